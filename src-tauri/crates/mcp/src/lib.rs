@@ -1,0 +1,15 @@
+//! MCP: framing, raw pass-through of one upstream to many clients, what was
+//! learned from it (catalogue), and the tool filter. Knows no process and no
+//! host: byte streams in, JSON lines out.
+
+#![deny(missing_docs)]
+
+pub mod catalogue;
+pub mod filter;
+pub mod frame;
+pub mod hub;
+
+pub use catalogue::Catalogue;
+pub use filter::ToolFilter;
+pub use frame::{Envelope, FrameError};
+pub use hub::{Client, Disconnected, Hub, HubOptions, Phase, ToClient};

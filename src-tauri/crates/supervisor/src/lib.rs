@@ -1,0 +1,22 @@
+//! Processes, task scopes and the deadline.
+//!
+//! The only crate that starts a process and the only one that ends one (rule 2).
+//! It knows no protocol: it hands out byte streams.
+
+#![deny(missing_docs)]
+
+pub mod deadline;
+pub mod environment;
+pub mod identity;
+pub mod launch;
+pub mod scope;
+pub mod sweep;
+pub mod table;
+pub mod tree;
+
+pub use deadline::{Deadline, Missed};
+pub use identity::{COOKIE_VARIABLE, Cookie, ProcessId};
+pub use launch::{Child, Launch, LaunchError, Role, StderrTail, Stdin, Stdout, Supervisor};
+pub use scope::{Scope, Task};
+pub use sweep::{SweepReport, sweep};
+pub use tree::{Cause, Ended, Exit, How, ProcessTree};
