@@ -1,0 +1,152 @@
+//! `cargo xtask test`: everything that must hold, in the order in which the
+//! steps need each other.
+
+use crate::{
+    command::{cargo, npm, run},
+    npm, packages, place,
+    steps::Steps,
+    wire,
+};
+use std::{fs, path::Path, process::Command};
+
+/// More than the kept target directory may hold on CI, in bytes.
+const TARGET_BOUND: u64 = 12 << 30;
+
+/// Runs all parts, or one.
+pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
+    let ui = place::root().join("ui");
+    let mut steps = Steps::new(only);
+
+    steps.step("packages", "system packages", &[], || {
+        let all: Vec<&str> = packages::BUILD.iter().chain(packages::TEST).copied().collect();
+        packages::need(&all)
+    });
+    steps.step("packages", "npm packages of the tests", &[], || {
+        npm::need_node()?;
+        npm::install_for_tests()
+    });
+
+    steps.step("ui", "UI packages", &[], npm::install_ui);
+    steps.step("ui", "UI check", &["UI packages"], || run(&mut npm(&ui, &["run", "check"])));
+    steps.step("ui", "UI unit tests", &["UI packages"], || run(&mut npm(&ui, &["test"])));
+    steps.step("ui", "UI build", &["UI packages"], npm::build_ui);
+
+    steps.step("lint", "formatting", &[], || run(&mut cargo(["fmt", "--all", "--check"])));
+    steps.step("build", "build", &["system packages", "UI build"], || {
+        if place::is_ci() {
+            drop_stale_artefacts()?;
+        }
+        // One build for all that is run below: the tests start programs of
+        // other packages, and the same features make the same artefacts.
+        run(&mut cargo(["build", "--workspace", "--all-targets", "--locked"]))
+    });
+    steps.step("lint", "wire types", &["build"], wire::check);
+    steps.step("lint", "clippy", &["system packages", "UI build"], || {
+        run(cargo(["clippy", "--workspace", "--all-targets", "--locked"])
+            .args(["--", "-D", "warnings"]))
+    });
+
+    steps.step("rust", "Rust tests", &["build", "npm packages of the tests"], || {
+        run(cargo_test("20m").args(["--workspace", "--locked"]).arg("--").args(filter))
+    });
+    steps.step("flows", "UI flows in Chromium", &["build", "npm packages of the tests"], flows);
+    steps.step("window", "real window", &["build", "system packages"], || window(filter));
+    steps.finish()
+}
+
+/// `cargo test`, on CI with a limit: there nobody would see that it hangs, and
+/// what it printed so far says where.
+fn cargo_test(limit: &str) -> Command {
+    let test = cargo(["test"]);
+    bounded(limit, test)
+}
+
+fn bounded(limit: &str, command: Command) -> Command {
+    if !(place::is_ci() && cfg!(target_os = "linux")) {
+        return command;
+    }
+    let mut outer = Command::new("timeout");
+    outer.args(["--kill-after=10", limit]).arg(command.get_program()).args(command.get_args());
+    if let Some(dir) = command.get_current_dir() {
+        outer.current_dir(dir);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
+
+fn flows() -> Result<(), String> {
+    let mut node = Command::new("node");
+    node.args(["--test", "--test-concurrency=1", "--test-reporter=spec", "tests/ui/"])
+        .current_dir(place::root())
+        .env("GANTRY_PROGRAMS", place::target().join("debug"))
+        .env("GANTRY_TESTS_NPM", place::test_npm());
+    run(&mut bounded("10m", node))
+}
+
+/// The tests that need a display: the ones that a plain `cargo test` ignores.
+/// One bus and one display for all, so one at a time.
+fn window(filter: &[String]) -> Result<(), String> {
+    let inner = cargo(["test", "-p", "gantry-tests"]);
+    let mut test = Command::new("xvfb-run");
+    test.args(["-a", "-s", "-screen 0 1280x800x24", "dbus-run-session", "--"])
+        .args(["sh", "-c", "openbox & wm=$!; \"$@\"; code=$?; kill $wm; exit $code", "sh"])
+        .arg(inner.get_program())
+        .args(["test", "--workspace", "--locked", "--test", "main", "--"])
+        .args(["--ignored", "--test-threads=1"])
+        .args(filter)
+        .current_dir(place::root())
+        .env("CARGO_TARGET_DIR", place::target())
+        .env("NO_AT_BRIDGE", "1");
+    for (name, value) in inner.get_envs() {
+        if let Some(value) = value {
+            test.env(name, value);
+        }
+    }
+    run(&mut bounded("15m", test))
+}
+
+/// What a former clone's own packages left in the kept target directory: they
+/// can never be used again, only the dependencies can. When it is too large all
+/// the same (old versions of dependencies), everything goes.
+fn drop_stale_artefacts() -> Result<(), String> {
+    let debug = place::target().join("debug");
+    for folder in ["deps", "build", ".fingerprint", "incremental", "examples"] {
+        let Ok(entries) = fs::read_dir(debug.join(folder)) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let name = name.strip_prefix("lib").unwrap_or(&name);
+            let is_ours = ["gantry", "xtask", "fake_", "stubborn", "main-", "wire"]
+                .iter()
+                .any(|ours| name.starts_with(ours));
+            if is_ours {
+                let path = entry.path();
+                let gone =
+                    if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                gone.map_err(|why| format!("{}: {why}", path.display()))?;
+            }
+        }
+    }
+    let size = size(&place::target());
+    if size > TARGET_BOUND {
+        println!("{} holds {} MiB: emptied", place::target().display(), size >> 20);
+        fs::remove_dir_all(place::target())
+            .map_err(|why| format!("{}: {why}", place::target().display()))?;
+    }
+    Ok(())
+}
+
+fn size(path: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(path) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(data) if data.is_dir() => size(&entry.path()),
+        Ok(data) => data.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
