@@ -1,1 +1,10 @@
-//! x
+//! The product: engines, sessions, the bridge and the application service.
+//! Knows no host: neither Tauri nor HTTP (rule 1).
+
+pub mod bridge;
+mod error;
+pub mod events;
+pub mod session;
+pub mod wire;
+
+pub use error::{Error, ErrorCode, Result};

@@ -12,7 +12,11 @@ pub struct ToolFilter {
 impl ToolFilter {
     /// Whether a tool of this name passes.
     pub fn passes(&self, tool: &str) -> bool {
-        if self.allow.is_empty() { !self.deny.iter().any(|name| name == tool) } else { self.allow.iter().any(|name| name == tool) }
+        if self.allow.is_empty() {
+            !self.deny.iter().any(|name| name == tool)
+        } else {
+            self.allow.iter().any(|name| name == tool)
+        }
     }
     /// Whether the filter changes nothing.
     pub fn is_open(&self) -> bool {

@@ -7,7 +7,9 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file is from a newer Gantry.
-    #[error("{path} was written by a newer Gantry (schema {found}, this one knows {known}); install that version, or choose another data directory")]
+    #[error(
+        "{path} was written by a newer Gantry (schema {found}, this one knows {known}); install that version, or choose another data directory"
+    )]
     Newer {
         /// The file.
         path: String,
@@ -117,7 +119,12 @@ impl Store {
     }
     /// At most `limit` turns of a session with a number below `before` (or the
     /// newest), oldest first.
-    pub async fn turns(&self, session: &str, before: Option<i64>, limit: usize) -> Result<Vec<TurnRow>> {
+    pub async fn turns(
+        &self,
+        session: &str,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<TurnRow>> {
         unimplemented!()
     }
     /// Marks every turn without an end as ended with `error` and this description (after a

@@ -1,0 +1,105 @@
+//! The event log: every change, numbered, for every reader.
+//!
+//! A reader takes a snapshot at sequence *n*, then the events after *n*. One
+//! that lags is told so and takes a new snapshot; no event is the only copy of
+//! a fact. Each session also has a feed of its own that can be read from its
+//! beginning ([`Feed`]).
+
+mod feed;
+
+pub use feed::{Feed, FeedItem, FeedReader};
+
+use crate::wire::{Event, Happening};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tokio::sync::broadcast;
+
+/// Events that a reader may lag behind before it is told to take a new snapshot.
+const READER_CAPACITY: usize = 4096;
+
+/// The event log of an instance. Clones are the same log.
+#[derive(Clone, Debug)]
+pub struct Events {
+    inner: Arc<Mutex<Log>>,
+}
+
+#[derive(Debug)]
+struct Log {
+    seq: u64,
+    readers: broadcast::Sender<Arc<Event>>,
+    feeds: HashMap<String, Feed>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Events {
+    /// An empty log.
+    pub fn new() -> Self {
+        let (readers, _) = broadcast::channel(READER_CAPACITY);
+        Self { inner: Arc::new(Mutex::new(Log { seq: 0, readers, feeds: HashMap::new() })) }
+    }
+
+    fn log(&self) -> std::sync::MutexGuard<'_, Log> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends an event and returns its number.
+    pub fn publish(&self, what: Happening) -> u64 {
+        let mut log = self.log();
+        log.seq += 1;
+        let event = Arc::new(Event { seq: log.seq, at: now(), what });
+        if let Some(session) = session_of(&event.what) {
+            let feed = log.feeds.entry(session.to_owned()).or_default();
+            feed.push(&event);
+        } else if let Happening::SessionRemoved { id } = &event.what {
+            if let Some(feed) = log.feeds.remove(id) {
+                feed.close();
+            }
+        }
+        // Nobody listening is fine: the log is not the only copy of a fact.
+        let _ = log.readers.send(event);
+        log.seq
+    }
+
+    /// The number of the newest event.
+    pub fn seq(&self) -> u64 {
+        self.log().seq
+    }
+
+    /// A reader of all events from now on, and the number of the last event before them.
+    pub fn subscribe(&self) -> (u64, broadcast::Receiver<Arc<Event>>) {
+        let log = self.log();
+        (log.seq, log.readers.subscribe())
+    }
+
+    /// The feed of one session, kept from its first event in this run.
+    pub fn feed(&self, session: &str) -> Feed {
+        self.log().feeds.entry(session.to_owned()).or_default().clone()
+    }
+}
+
+/// The session whose feed an event belongs to.
+fn session_of(what: &Happening) -> Option<&str> {
+    match what {
+        Happening::TurnStarted { session, .. }
+        | Happening::Update { session, .. }
+        | Happening::PermissionRequested { session, .. }
+        | Happening::PermissionResolved { session, .. }
+        | Happening::TurnEnded { session, .. } => Some(session),
+        _ => None,
+    }
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+}

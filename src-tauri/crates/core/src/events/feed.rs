@@ -1,0 +1,246 @@
+//! One session's events, kept in a ring so that a reader may come late, go
+//! away and come back (contract: 10,000 events or 32 MiB a session).
+
+use crate::wire::{Event, Happening};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::sync::watch;
+
+/// Most events that a feed keeps.
+const MOST_EVENTS: usize = 10_000;
+/// Most bytes that a feed keeps, by the size of the updates.
+const MOST_BYTES: usize = 32 * 1024 * 1024;
+
+/// The feed of one session. Clones are the same feed.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    ring: Arc<Mutex<Ring>>,
+    /// The number of the newest event, or `None` once the session was deleted.
+    newest: Arc<watch::Sender<Option<u64>>>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    events: VecDeque<(Arc<Event>, usize)>,
+    bytes: usize,
+    /// Number of the newest event that was dropped.
+    dropped: u64,
+}
+
+/// What a reader of a feed gets.
+#[derive(Clone, Debug)]
+pub enum FeedItem {
+    /// The next event.
+    Event(Arc<Event>),
+    /// Events between the reader's place and the ring's start are gone.
+    Resync,
+    /// The session was deleted.
+    End,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self { ring: Arc::default(), newest: Arc::new(watch::Sender::new(Some(0))) }
+    }
+}
+
+impl Feed {
+    pub(super) fn push(&self, event: &Arc<Event>) {
+        let size = size(&event.what);
+        {
+            let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            ring.events.push_back((event.clone(), size));
+            ring.bytes += size;
+            ring.shrink();
+        }
+        self.newest.send_replace(Some(event.seq));
+    }
+
+    pub(super) fn close(&self) {
+        self.newest.send_replace(None);
+    }
+
+    /// Reads from the event after number `after` (0: from the first one kept).
+    pub fn read(&self, after: u64) -> FeedReader {
+        let newest = self.newest.subscribe();
+        // A number that this run has not reached yet is from an earlier one: start over.
+        let after = if newest.borrow().is_some_and(|newest| after > newest) { 0 } else { after };
+        FeedReader { feed: self.clone(), after, newest }
+    }
+}
+
+impl Ring {
+    /// Drops the oldest events over the limits, but never the end of a turn:
+    /// a reader that comes late must learn that the turn is over.
+    fn shrink(&mut self) {
+        let mut kept = VecDeque::new();
+        while self.events.len() + kept.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
+            let Some((event, size)) = self.events.pop_front() else { break };
+            if matches!(event.what, Happening::TurnEnded { .. }) && kept.len() < MOST_EVENTS / 10 {
+                kept.push_back((event, size));
+                continue;
+            }
+            self.bytes -= size;
+            self.dropped = self.dropped.max(event.seq);
+        }
+        while let Some(entry) = kept.pop_back() {
+            self.events.push_front(entry);
+        }
+    }
+}
+
+/// A reader's place in a feed.
+#[derive(Debug)]
+pub struct FeedReader {
+    feed: Feed,
+    after: u64,
+    newest: watch::Receiver<Option<u64>>,
+}
+
+impl FeedReader {
+    /// The next item; waits for it. After [`FeedItem::End`] it never resolves again.
+    pub async fn next(&mut self) -> FeedItem {
+        loop {
+            let newest = *self.newest.borrow_and_update();
+            if let Some(item) = self.take() {
+                return item;
+            }
+            if newest.is_none() {
+                if self.after == u64::MAX {
+                    return std::future::pending().await;
+                }
+                self.after = u64::MAX;
+                return FeedItem::End;
+            }
+            if self.newest.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<FeedItem> {
+        let ring = self.feed.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = ring.events.partition_point(|(event, _)| event.seq <= self.after);
+        let (event, _) = ring.events.get(place)?;
+        // A reader that has read something must not miss anything in silence; one that starts at
+        // the beginning takes what there is.
+        if self.after != 0 && self.after < ring.dropped && event.seq > ring.dropped {
+            self.after = ring.dropped;
+            return Some(FeedItem::Resync);
+        }
+        self.after = event.seq;
+        Some(FeedItem::Event(event.clone()))
+    }
+}
+
+/// Roughly what an event takes in memory.
+fn size(what: &Happening) -> usize {
+    const BASE: usize = 256;
+    match what {
+        Happening::Update { update, .. } => BASE + weight(update),
+        Happening::TurnStarted { prompt, .. } => BASE + prompt.iter().map(weight).sum::<usize>(),
+        Happening::PermissionRequested { permission, .. } => BASE + weight(&permission.tool_call),
+        _ => BASE,
+    }
+}
+
+fn weight(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => text.len() + 24,
+        Value::Array(items) => 24 + items.iter().map(weight).sum::<usize>(),
+        Value::Object(map) => {
+            48 + map.iter().map(|(key, item)| key.len() + 32 + weight(item)).sum::<usize>()
+        }
+        _ => 24,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Events;
+    use serde_json::json;
+
+    fn update(text: &str) -> Happening {
+        Happening::Update { session: "s".into(), turn: None, update: json!({ "text": text }) }
+    }
+
+    fn end(turn: &str) -> Happening {
+        Happening::TurnEnded {
+            session: "s".into(),
+            turn: turn.into(),
+            reason: "end_turn".into(),
+            description: None,
+        }
+    }
+
+    async fn seq(reader: &mut FeedReader) -> u64 {
+        match reader.next().await {
+            FeedItem::Event(event) => event.seq,
+            other => panic!("expected an event, got {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_late_reader_gets_everything_and_a_returning_one_goes_on() {
+        let events = Events::new();
+        for n in 0..5 {
+            events.publish(update(&n.to_string()));
+        }
+        let mut first = events.feed("s").read(0);
+        for expected in 1..=5 {
+            assert_eq!(seq(&mut first).await, expected);
+        }
+        let mut second = events.feed("s").read(3);
+        assert_eq!(seq(&mut second).await, 4);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_turn_is_never_dropped() {
+        let events = Events::new();
+        events.publish(end("t1"));
+        for n in 0..MOST_EVENTS + 10 {
+            events.publish(update(&n.to_string()));
+        }
+        let mut reader = events.feed("s").read(0);
+        assert_eq!(seq(&mut reader).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_was_overtaken_is_told_once() {
+        let events = Events::new();
+        events.publish(update("first"));
+        let mut reader = events.feed("s").read(0);
+        assert_eq!(seq(&mut reader).await, 1);
+        for n in 0..MOST_EVENTS + 10 {
+            events.publish(update(&n.to_string()));
+        }
+        assert!(matches!(reader.next().await, FeedItem::Resync));
+        assert!(matches!(reader.next().await, FeedItem::Event(_)));
+    }
+
+    #[tokio::test]
+    async fn large_updates_count_by_their_size() {
+        let events = Events::new();
+        let large = "x".repeat(1024 * 1024);
+        for _ in 0..40 {
+            events.publish(update(&large));
+        }
+        let feed = events.feed("s");
+        let ring = feed.ring.lock().unwrap();
+        assert!(ring.bytes <= MOST_BYTES && ring.events.len() < 33);
+    }
+
+    #[tokio::test]
+    async fn a_deleted_session_ends_its_feed() {
+        let events = Events::new();
+        events.publish(update("one"));
+        let mut reader = events.feed("s").read(0);
+        seq(&mut reader).await;
+        events.publish(Happening::SessionRemoved { id: "s".into() });
+        assert!(matches!(reader.next().await, FeedItem::End));
+    }
+}

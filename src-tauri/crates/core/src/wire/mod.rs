@@ -1,0 +1,37 @@
+//! The wire, declared once (rule 7): what both hosts, the user interface, back
+//! ends and scripts exchange with the core. `ui/src/wire.ts` is generated from
+//! these types. Times are milliseconds since the Unix epoch unless a name says
+//! otherwise.
+
+mod agents;
+mod chat;
+mod events;
+mod processes;
+mod servers;
+mod sessions;
+
+pub use agents::*;
+pub use chat::*;
+pub use events::*;
+pub use processes::*;
+pub use servers::*;
+pub use sessions::*;
+
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// A command that takes nothing. Unknown fields are ignored.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, TS)]
+pub struct Nothing {}
+
+/// A command that was done and has nothing to tell.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct Done {
+    /// Always true.
+    pub ok: bool,
+}
+
+impl Done {
+    /// Done.
+    pub const OK: Self = Self { ok: true };
+}

@@ -1,0 +1,52 @@
+//! The process view on the wire.
+
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// What a process is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum ProcessRole {
+    /// Gantry itself.
+    App,
+    /// An MCP server.
+    Server,
+    /// An ACP agent.
+    Engine,
+    /// A terminal that an agent asked for.
+    Terminal,
+    /// Something that one of those started, or a warden.
+    Child,
+}
+
+/// One process and what hangs below it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct ProcessNode {
+    /// Process id.
+    pub pid: u32,
+    /// When it started.
+    pub started: i64,
+    /// Short name.
+    pub name: String,
+    /// What it is to us.
+    pub role: ProcessRole,
+    /// The server, agent or session it belongs to.
+    pub owner: Option<String>,
+    /// Share of one core since the last call, percent.
+    pub cpu: f32,
+    /// Resident memory in bytes.
+    pub rss: u64,
+    /// Since its start.
+    pub uptime_ms: u64,
+    /// What it started.
+    pub children: Vec<ProcessNode>,
+}
+
+/// Answer of `processes`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct Processes {
+    /// Gantry first, then what hangs nowhere below it.
+    pub roots: Vec<ProcessNode>,
+    /// Bearers of our cookie that belong to no running tree.
+    pub strays: usize,
+}

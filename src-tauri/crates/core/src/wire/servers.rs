@@ -1,0 +1,259 @@
+//! MCP servers on the wire (contract, sections 2 and 4).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use ts_rs::TS;
+
+/// A stored server configuration (contract, section 4). Fields that we do not
+/// know are kept in `other` and written back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct ServerConfig {
+    /// The program of a stdio server: a name looked up in `PATH`, or a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Its arguments, passed byte for byte.
+    #[serde(default)]
+    #[ts(as = "Option<Vec<String>>")]
+    pub args: Vec<String>,
+    /// Added to its environment: a literal, `${env:NAME}` or `${secret:ID}`.
+    #[serde(default)]
+    #[ts(as = "Option<BTreeMap<String, String>>")]
+    pub env: BTreeMap<String, String>,
+    /// Working directory; the data directory's `workspaces` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The address of a remote server (instead of `command`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// `streamable-http` or `sse`, for a remote server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// Sent to a remote server with every request.
+    #[serde(default)]
+    #[ts(as = "Option<BTreeMap<String, String>>")]
+    pub headers: BTreeMap<String, String>,
+    /// Shorthand for an `Authorization: Bearer` header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_token: Option<String>,
+    /// Whether it is used at all.
+    #[serde(default = "yes")]
+    #[ts(as = "Option<bool>")]
+    pub enabled: bool,
+    /// Whether it runs as long as Gantry does, not only while a session uses it.
+    #[serde(default)]
+    #[ts(as = "Option<bool>")]
+    pub persistent: bool,
+    /// When not empty, only these tools are seen and can be called.
+    #[serde(default)]
+    #[ts(as = "Option<Vec<String>>")]
+    pub allow_tools: Vec<String>,
+    /// These tools are never seen and cannot be called; `allowTools` wins.
+    #[serde(default)]
+    #[ts(as = "Option<Vec<String>>")]
+    pub deny_tools: Vec<String>,
+    /// Whether sessions share one process.
+    #[serde(default)]
+    #[ts(as = "Option<Isolation>")]
+    pub isolation: Isolation,
+    /// How long its start may take, until it has answered `tools/list`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_timeout_ms: Option<u64>,
+    /// How long one call may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_timeout_ms: Option<u64>,
+    /// Fields that we do not know.
+    #[serde(flatten)]
+    #[ts(skip)]
+    pub other: serde_json::Map<String, Value>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Whether sessions share one process of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// One process for all.
+    #[default]
+    Shared,
+    /// One process for each session.
+    Session,
+}
+
+/// How long a server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum Lifetime {
+    /// As long as Gantry.
+    Persistent,
+    /// As long as a session uses it.
+    Session,
+}
+
+/// A server's state as others see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerState {
+    /// Not running, and nobody needs it.
+    Stopped,
+    /// Started; has not answered `tools/list` yet.
+    Starting,
+    /// Usable now.
+    Ready,
+    /// Runs, but did not answer the last ping.
+    Degraded,
+    /// Ended unexpectedly; will be started again.
+    Restarting,
+    /// Given up; see `error`.
+    Failed,
+}
+
+/// One server as the list shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct ServerView {
+    /// Its name.
+    pub name: String,
+    /// Whether it is used.
+    pub enabled: bool,
+    /// How long it runs.
+    pub lifetime: Lifetime,
+    /// What it is doing.
+    pub state: ServerState,
+    /// Of the server program, not of its warden.
+    pub pid: Option<u32>,
+    /// Where agents reach it (bridge URL, or its own for a remote one).
+    pub url: String,
+    /// Number of tools that a session sees now.
+    pub tools: Option<usize>,
+    /// Why it failed, with the last lines of its standard error.
+    pub error: Option<String>,
+    /// Unexpected ends since it was last started by hand or configured.
+    pub restarts: u32,
+    /// From its start to the answer of `tools/list`.
+    pub ready_ms: Option<u64>,
+    /// Ids of the sessions that hold a lease on it.
+    pub used_by: Vec<String>,
+    /// When it came into this state.
+    pub since: i64,
+    /// Whether it is a saved one (false: it came with a session's request).
+    pub saved: bool,
+    /// Its configuration, values of secrets masked.
+    pub config: ServerConfig,
+}
+
+/// Answer of `servers_list`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ServersList {
+    /// Saved servers first, in their order.
+    pub servers: Vec<ServerView>,
+}
+
+/// Input of `servers_save`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ServersSave {
+    /// The server's name; an existing one is replaced.
+    pub name: String,
+    /// Its configuration.
+    pub config: ServerConfig,
+}
+
+/// Input of commands about one server.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ServerName {
+    /// The server's name.
+    pub name: String,
+}
+
+/// Input of `servers_enable`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ServersEnable {
+    /// The server's name.
+    pub name: String,
+    /// Whether it is to be used.
+    pub enabled: bool,
+}
+
+/// Answer of `servers_tools`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ServersTools {
+    /// As MCP lists them.
+    pub tools: Vec<Value>,
+}
+
+/// Input of `servers_call`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ServersCall {
+    /// The server's name.
+    pub name: String,
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+/// Input of `servers_log`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ServersLog {
+    /// The server's name.
+    pub name: String,
+    /// At most this many lines from the end (200 when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub tail: Option<usize>,
+}
+
+/// Answer of `servers_log`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct LogLines {
+    /// Oldest first.
+    pub lines: Vec<String>,
+}
+
+/// What a session was told about one of its servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct ServerReadiness {
+    /// The server's name.
+    pub name: String,
+    /// Its state when the prompt left.
+    pub state: ReadinessState,
+    /// How it was handed to the agent.
+    pub via: Via,
+    /// Number of tools.
+    pub tools: usize,
+    /// How long the session waited for it.
+    pub ms: u64,
+    /// Why it is not ready.
+    pub error: Option<String>,
+}
+
+/// See [`ServerReadiness::state`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadinessState {
+    /// It has answered `tools/list`.
+    Ready,
+    /// Still starting at the deadline; joins when ready.
+    Starting,
+    /// Failed.
+    Failed,
+    /// A remote server that the agent reaches itself.
+    PassedThrough,
+}
+
+/// See [`ServerReadiness::via`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum Via {
+    /// By its bridge URL over HTTP.
+    Bridge,
+    /// By a stdio program of ours.
+    Stdio,
+    /// By its own URL.
+    Remote,
+}

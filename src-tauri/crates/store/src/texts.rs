@@ -1,0 +1,162 @@
+//! What was said in a turn, taken out of the stored JSON. The only place of the
+//! store that looks into it.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::Value;
+
+/// The index keeps at most this much of one side of a turn, in bytes.
+const LONGEST: usize = 1 << 20;
+
+/// The user's words: content blocks of type `text`, one a line.
+pub(crate) fn of_prompt(json: &str) -> String {
+    let Ok(Value::Array(blocks)) = serde_json::from_str(json) else { return String::new() };
+    let texts: Vec<&str> = blocks.iter().filter_map(text_of_block).collect();
+    cut(texts.join("\n"))
+}
+
+/// The agent's words: message chunks joined; what stands after a tool call
+/// begins a new paragraph.
+pub(crate) fn of_updates<'a>(updates: impl Iterator<Item = &'a str>) -> String {
+    let mut said = String::new();
+    let mut paragraph_ended = false;
+    for json in updates {
+        let Ok(update) = serde_json::from_str::<Value>(json) else { continue };
+        match update.get("sessionUpdate").and_then(Value::as_str) {
+            Some("agent_message_chunk") => {
+                let Some(text) = update.get("content").and_then(text_of_block) else { continue };
+                if paragraph_ended && !said.is_empty() {
+                    said.push_str("\n\n");
+                }
+                paragraph_ended = false;
+                said.push_str(text);
+            }
+            Some("tool_call") => paragraph_ended = true,
+            _ => {}
+        }
+        if said.len() > LONGEST {
+            break;
+        }
+    }
+    cut(said)
+}
+
+fn text_of_block(block: &Value) -> Option<&str> {
+    (block.get("type")?.as_str()? == "text").then(|| block.get("text")?.as_str())?
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+    }
+    text
+}
+
+/// Makes an ended turn searchable, in place of what was there for it. The
+/// caller holds a transaction.
+pub(crate) fn index_turn(connection: &Connection, turn_id: &str) -> rusqlite::Result<()> {
+    let turn = connection
+        .prepare_cached(
+            "SELECT session_id, number, prompt, started_at, ended_at FROM turns
+             WHERE id = ?1 AND ended_at IS NOT NULL",
+        )?
+        .query_row([turn_id], |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                row.get::<_, i64>(1)?,
+                // Bytes, not text: a row that is not UTF-8 must not stop the others.
+                row.get_ref(2)?.as_bytes().map(lossy).unwrap_or_default(),
+                row.get::<_, i64>(3)?,
+                row.get::<_, i64>(4)?,
+            ))
+        })
+        .optional()?;
+    let Some((session, number, prompt, started_at, ended_at)) = turn else { return Ok(()) };
+    let updates: Vec<String> = connection
+        .prepare_cached("SELECT json FROM updates WHERE turn_id = ?1 ORDER BY seq")?
+        .query_map([turn_id], |row| Ok(row.get_ref(0)?.as_bytes().map(lossy).unwrap_or_default()))?
+        .collect::<Result<_, _>>()?;
+    connection
+        .prepare_cached("DELETE FROM texts WHERE session_id = ?1 AND turn = ?2")?
+        .execute(params![session, number])?;
+    let sides = [
+        ("user", started_at, of_prompt(&prompt)),
+        ("agent", ended_at, of_updates(updates.iter().map(String::as_str))),
+    ];
+    for (role, at, text) in sides {
+        if text.trim().is_empty() {
+            continue;
+        }
+        connection
+            .prepare_cached(
+                "INSERT INTO texts (session_id, turn, role, at, text) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![session, number, role, at, text])?;
+    }
+    connection.prepare_cached("UPDATE turns SET indexed = 1 WHERE id = ?1")?.execute([turn_id])?;
+    Ok(())
+}
+
+/// Indexes some of the turns that wait for it; how many were done.
+pub(crate) fn index_waiting(connection: &mut Connection, limit: usize) -> rusqlite::Result<usize> {
+    let waiting: Vec<String> = connection
+        .prepare_cached("SELECT id FROM turns WHERE indexed = 0 AND ended_at IS NOT NULL LIMIT ?1")?
+        .query_map([limit], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    if waiting.is_empty() {
+        return Ok(0);
+    }
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    for id in &waiting {
+        if let Err(error) = index_turn(&transaction, id) {
+            tracing::warn!(turn = id, %error, "a turn could not be made searchable");
+            transaction
+                .prepare_cached("UPDATE turns SET indexed = 1 WHERE id = ?1")?
+                .execute([id])?;
+        }
+    }
+    transaction.commit()?;
+    Ok(waiting.len())
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompt_text_is_the_text_blocks_only() {
+        let prompt = r#"[{"type":"text","text":"first"},{"type":"image","data":"AAAA"},
+            {"type":"text","text":"第二"}]"#;
+        assert_eq!(of_prompt(prompt), "first\n第二");
+        assert_eq!(of_prompt("not json"), "");
+        assert_eq!(of_prompt(r#"{"type":"text","text":"no array"}"#), "");
+    }
+
+    #[test]
+    fn chunks_are_joined_and_tool_calls_separate_paragraphs() {
+        let updates = [
+            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hel"}}"#,
+            r#"{"sessionUpdate":"usage_update","used":1}"#,
+            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"lo"}}"#,
+            r#"{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"secret"}}"#,
+            "broken {",
+            r#"{"sessionUpdate":"tool_call","toolCallId":"1","title":"x"}"#,
+            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"done"}}"#,
+        ];
+        assert_eq!(of_updates(updates.into_iter()), "Hello\n\ndone");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let json = serde_json::to_string(&serde_json::json!([
+            {"type": "text", "text": "字".repeat(LONGEST / 2)}
+        ]))
+        .unwrap();
+        let text = of_prompt(&json);
+        assert!(text.len() <= LONGEST && text.len() > LONGEST - 4);
+    }
+}
