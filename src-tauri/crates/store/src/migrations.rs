@@ -9,6 +9,9 @@ const ALL: &[&str] =
 /// The newest schema that this program knows.
 pub(crate) const KNOWN: i64 = ALL.len() as i64;
 
+/// The first schema with full-text search.
+pub(crate) const SEARCHABLE: i64 = 2;
+
 /// The schema of an open database; 0 for an empty one.
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
@@ -22,8 +25,7 @@ pub(crate) fn apply(connection: &mut Connection) -> rusqlite::Result<()> {
 
 pub(crate) fn apply_up_to(connection: &mut Connection, target: i64) -> rusqlite::Result<()> {
     while version(connection)? < target {
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let at = version(&transaction)?;
         if let Some(sql) = usize::try_from(at).ok().and_then(|index| ALL.get(index))
             && at < target

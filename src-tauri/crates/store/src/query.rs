@@ -116,9 +116,8 @@ impl Query {
         let folded: Vec<char> = letters.iter().map(|c| fold(*c)).collect();
         let words: Vec<Vec<char>> =
             self.groups.iter().flatten().map(|w| w.chars().map(fold).collect()).collect();
-        let match_at = |at: usize| {
-            words.iter().filter(|w| folded[at..].starts_with(w)).map(Vec::len).max()
-        };
+        let match_at =
+            |at: usize| words.iter().filter(|w| folded[at..].starts_with(w)).map(Vec::len).max();
         let first = (0..letters.len()).find(|&at| match_at(at).is_some()).unwrap_or(0);
         let start = first.saturating_sub(BEFORE);
         let end = (start + LENGTH).min(letters.len());
@@ -178,8 +177,11 @@ struct Token {
 
 fn tokens(text: &str) -> Result<Vec<Token>, QueryProblem> {
     let mut found = Vec::new();
-    let mut letters =
-        text.chars().enumerate().map(|(at, c)| (at + 1, if c == '\0' { ' ' } else { c })).peekable();
+    let mut letters = text
+        .chars()
+        .enumerate()
+        .map(|(at, c)| (at + 1, if c == '\0' { ' ' } else { c }))
+        .peekable();
     while let Some((at, letter)) = letters.next() {
         if letter.is_whitespace() {
             continue;
@@ -226,7 +228,10 @@ mod tests {
     fn words_phrases_alternatives_and_exclusions() {
         assert_eq!(indexed("foo bar"), r#"("foo") AND ("bar")"#);
         assert_eq!(indexed("foo OR bar baz"), r#"("foo" OR "bar") AND ("baz")"#);
-        assert_eq!(indexed(r#""two words" x*y(z) NEAR"#), r#"("two words") AND ("x*y(z)") AND ("NEAR")"#);
+        assert_eq!(
+            indexed(r#""two words" x*y(z) NEAR"#),
+            r#"("two words") AND ("x*y(z)") AND ("NEAR")"#
+        );
         let query = Query::parse("keep -drop NOT this").unwrap();
         assert_eq!(query.excluded(), ["%drop%", "%this%"]);
         assert_eq!(indexed("pre* AND fix"), r#"("pre") AND ("fix")"#);
@@ -238,7 +243,11 @@ mod tests {
         assert_eq!(query.indexed(), None);
         assert_eq!(
             query.scanned(),
-            [vec!["%数据%".to_owned()], vec!["%a\\_%".into()], vec!["%or100\\%%".into(), "%x%".into()]]
+            [
+                vec!["%数据%".to_owned()],
+                vec!["%a\\_%".into()],
+                vec!["%or100\\%%".into(), "%x%".into()]
+            ]
         );
     }
 

@@ -51,9 +51,17 @@ fn cut(mut text: String) -> String {
     text
 }
 
+/// Like [`index_turn`], but what was said is more important than that it can be
+/// found: a failure is logged, and the next start tries again.
+pub(crate) fn index_ended(connection: &Connection, turn_id: &str) {
+    if let Err(error) = index_turn(connection, turn_id) {
+        tracing::warn!(turn = turn_id, %error, "a turn could not be made searchable yet");
+    }
+}
+
 /// Makes an ended turn searchable, in place of what was there for it. The
 /// caller holds a transaction.
-pub(crate) fn index_turn(connection: &Connection, turn_id: &str) -> rusqlite::Result<()> {
+fn index_turn(connection: &Connection, turn_id: &str) -> rusqlite::Result<()> {
     let turn = connection
         .prepare_cached(
             "SELECT session_id, number, prompt, started_at, ended_at FROM turns
@@ -97,7 +105,7 @@ pub(crate) fn index_turn(connection: &Connection, turn_id: &str) -> rusqlite::Re
 }
 
 /// Indexes some of the turns that wait for it; how many were done.
-pub(crate) fn index_waiting(connection: &mut Connection, limit: usize) -> rusqlite::Result<usize> {
+pub(crate) fn index_waiting(connection: &mut Connection, limit: u32) -> rusqlite::Result<usize> {
     let waiting: Vec<String> = connection
         .prepare_cached("SELECT id FROM turns WHERE indexed = 0 AND ended_at IS NOT NULL LIMIT ?1")?
         .query_map([limit], |row| row.get(0))?

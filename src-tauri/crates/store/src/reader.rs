@@ -1,0 +1,128 @@
+//! A database that another program writes, read without touching it.
+
+use crate::{
+    QueryProblem, SearchHit, StoreError, migrations, open,
+    query::Query,
+    search::{self, Extent, Filter, Passage},
+};
+use rusqlite::Connection;
+use std::path::PathBuf;
+
+/// Why a search gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The query means nothing; the message says what to change.
+    #[error("{0}")]
+    Query(#[from] QueryProblem),
+    /// The database could not be read.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// What a database is like from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// There is no file (yet).
+    Missing,
+    /// The file holds nothing that could be searched: it is new, or older than the search.
+    Unprepared,
+    /// It can be searched.
+    Ready(Extent),
+}
+
+/// A way to read a database that another program may be writing. Every call
+/// opens the file read-only and closes it again, so that nothing is held, and
+/// nothing is left beside it. Calls block for as long as SQLite works.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    path: PathBuf,
+}
+
+impl Reader {
+    /// A reader of this file, which need not be there yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// The best matches, at most `limit` (no more than [`crate::MOST_HITS`]). Words must
+    /// all occur; `"a phrase"`, `a OR b` and `-without` work. Words of one or two
+    /// characters are found too (without regard to case for ASCII only).
+    ///
+    /// # Errors
+    /// [`ReadError::Query`] explains a query that means nothing. A missing
+    /// database has no matches and is not an error.
+    pub fn search(
+        &self,
+        query: &str,
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<SearchHit>, ReadError> {
+        let query = Query::parse(query)?;
+        let hits = self.read("be searched", |c| search::search(c, &query, filter, limit))?;
+        Ok(hits.unwrap_or_default())
+    }
+
+    /// What was said in a turn, and in this many turns before and after it.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn get(
+        &self,
+        session: &str,
+        turn: i64,
+        before: u32,
+        after: u32,
+    ) -> Result<Vec<Passage>, StoreError> {
+        let passages =
+            self.read("be read", |c| search::passages(c, session, turn, before, after))?;
+        Ok(passages.unwrap_or_default())
+    }
+
+    /// Whether there is something to search, and how much.
+    ///
+    /// # Errors
+    /// When the database cannot be read, or was written by a newer Gantry.
+    pub fn status(&self) -> Result<Presence, StoreError> {
+        if !self.path.exists() {
+            return Ok(Presence::Missing);
+        }
+        Ok(self.read("be read", search::extent)?.map_or(Presence::Unprepared, Presence::Ready))
+    }
+
+    /// `None` when there is no database, or none that can be searched yet.
+    fn read<T>(
+        &self,
+        what: &'static str,
+        query: impl Fn(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        // The journal is beside the real file, wherever a link points from.
+        let path = match self.path.canonicalize() {
+            Ok(path) => path,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(open::file_error(&self.path, error)),
+        };
+        let answer = open::read(&path, |connection| {
+            let version = migrations::version(connection)?;
+            if version > migrations::KNOWN {
+                return Ok(Err(version));
+            }
+            if version < migrations::SEARCHABLE {
+                return Ok(Ok(None));
+            }
+            Ok(Ok(Some(query(connection)?)))
+        });
+        match answer.map_err(|source| StoreError::Sqlite { what, source })? {
+            Ok(found) => Ok(found),
+            Err(found) => Err(StoreError::Newer {
+                path: path.display().to_string(),
+                found,
+                known: migrations::KNOWN,
+            }),
+        }
+    }
+}
