@@ -1,6 +1,8 @@
 //! The product: engines, sessions, the bridge and the application service.
 //! Knows no host: neither Tauri nor HTTP (rule 1).
 
+pub mod api;
+pub mod app;
 pub mod bridge;
 mod error;
 pub mod events;

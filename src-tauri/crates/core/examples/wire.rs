@@ -1,0 +1,5 @@
+//! Prints `ui/src/wire.ts`; see `cargo xtask wire`.
+
+fn main() {
+    print!("{}", gantry_core::api::typescript());
+}

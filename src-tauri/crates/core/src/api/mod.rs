@@ -1,0 +1,116 @@
+//! The command table: what the user interface, `/api/{command}` and scripts
+//! can ask for. Declared once; router, Tauri command, TypeScript and the
+//! reference are made from it (rule 7). A command without its method on
+//! [`App`](crate::app::App) does not compile.
+
+mod typescript;
+
+pub use typescript::typescript;
+
+use crate::{Error, Result, app::App, wire::*};
+use serde_json::Value;
+
+/// A command as the reference shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandInfo {
+    /// Its name in `/api/{command}`.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// TypeScript name of its input.
+    pub input: fn(&ts_rs::Config) -> String,
+    /// TypeScript name of its output.
+    pub output: fn(&ts_rs::Config) -> String,
+}
+
+macro_rules! commands {
+    ($($(#[doc = $about:literal])+ $name:ident($input:ty) -> $output:ty;)+) => {
+        /// All commands, in the order of the reference.
+        pub const COMMANDS: &[CommandInfo] = &[$(CommandInfo {
+            name: stringify!($name),
+            about: concat!($($about, "\n"),+),
+            input: <$input as ts_rs::TS>::name,
+            output: <$output as ts_rs::TS>::name,
+        }),+];
+
+        /// Runs a command by its name. `input` may be `null` for an empty one.
+        ///
+        /// # Errors
+        /// Not found for an unknown name; invalid for an input of another
+        /// shape; else what the command says.
+        pub async fn dispatch(app: &App, name: &str, input: Value) -> Result<Value> {
+            match name {
+                $(stringify!($name) => {
+                    let input: $input = read(stringify!($name), input)?;
+                    let output: $output = Box::pin(app.$name(input)).await?;
+                    serde_json::to_value(output).map_err(|error| Error::failed(format!(
+                        "the answer of {} could not be written: {error}", stringify!($name)
+                    )))
+                })+
+                _ => Err(Error::not_found(format!(
+                    "there is no command `{name}`; GET /api lists all commands"
+                ))),
+            }
+        }
+
+        fn visit(visitor: &mut impl ts_rs::TypeVisitor) {
+            $(visitor.visit::<$input>(); visitor.visit::<$output>();)+
+        }
+    };
+}
+
+commands! {
+    /// The state at one instant: servers, sessions, version.
+    snapshot(Nothing) -> Snapshot;
+    /// All MCP servers and what they are doing.
+    servers_list(Nothing) -> ServersList;
+    /// Adds a server or replaces its configuration; one that is not used yet is tried out.
+    servers_save(ServersSave) -> ServerView;
+    /// Removes a saved server and stops it.
+    servers_remove(ServerName) -> Done;
+    /// Stops and starts a server.
+    servers_restart(ServerName) -> ServerView;
+    /// Switches a server on or off.
+    servers_enable(ServersEnable) -> ServerView;
+    /// The tools of a server, as MCP lists them.
+    servers_tools(ServerName) -> ServersTools;
+    /// Calls a tool of a server and returns the MCP result.
+    servers_call(ServersCall) -> Value;
+    /// The last lines of a server's standard error.
+    servers_log(ServersLog) -> LogLines;
+    /// The agents that can be used, the built-in one first.
+    agents_list(Nothing) -> AgentsList;
+    /// Adds an agent or replaces it.
+    agents_save(AgentsSave) -> AgentView;
+    /// Removes a saved agent.
+    agents_remove(AgentId) -> Done;
+    /// All sessions, the last active first.
+    sessions_list(Nothing) -> SessionsList;
+    /// Opens a session in a folder.
+    session_create(SessionCreate) -> SessionCreated;
+    /// Hands a prompt to a session's agent; answers at acceptance, not at the end of the turn.
+    session_prompt(SessionPrompt) -> PromptAccepted;
+    /// Cancels the running turn of a session.
+    session_cancel(SessionId) -> Done;
+    /// Stops a session, and its engine when it was the last one there.
+    session_stop(SessionId) -> SessionStopped;
+    /// A page of a session's turns with everything in them.
+    session_history(SessionHistory) -> History;
+    /// Answers a permission request with one of the options that were offered.
+    session_permit(SessionPermit) -> Done;
+    /// Gives a session another title.
+    session_rename(SessionRename) -> SessionView;
+    /// Stops a session and forgets it.
+    session_delete(SessionId) -> Done;
+    /// The process tree: Gantry, its servers, its engines and what they started.
+    processes(Nothing) -> Processes;
+    /// Ends Gantry: answers, then shuts down.
+    quit(Nothing) -> Done;
+}
+
+/// Reads a command's input; `null` counts as `{}`.
+fn read<T: serde::de::DeserializeOwned>(command: &str, input: Value) -> Result<T> {
+    let input = if input.is_null() { Value::Object(Default::default()) } else { input };
+    serde_json::from_value(input)
+        .map_err(|error| Error::invalid(format!("the input of {command} is not right: {error}")))
+}

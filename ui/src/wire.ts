@@ -1,0 +1,1128 @@
+// Made from the Rust types by `cargo xtask wire`. Do not edit.
+/* eslint-disable */
+
+/**
+ * A way to start an ACP program.
+ */
+export type AgentConfig = { 
+/**
+ * For people.
+ */
+name: string, 
+/**
+ * A name looked up in `PATH`, or a path. Empty: the built-in agent.
+ */
+command: string, 
+/**
+ * Its arguments.
+ */
+args: Array<string>, 
+/**
+ * Added to its environment.
+ */
+env: { [key in string]: string }, };
+
+/**
+ * Input of `agents_remove`.
+ */
+export type AgentId = { 
+/**
+ * The agent.
+ */
+id: string, };
+
+/**
+ * One agent as the list shows it.
+ */
+export type AgentView = { 
+/**
+ * Unique.
+ */
+id: string, 
+/**
+ * For people.
+ */
+name: string, 
+/**
+ * The command; the path of our own program for the built-in agent.
+ */
+command: string, 
+/**
+ * Its arguments.
+ */
+args: Array<string>, 
+/**
+ * Whether the command is there.
+ */
+installed: boolean, 
+/**
+ * Where it was found.
+ */
+path: string | null, 
+/**
+ * Its version, when known.
+ */
+version: string | null, 
+/**
+ * What to do to get it.
+ */
+how_to_install: string | null, 
+/**
+ * Whether it comes with Gantry.
+ */
+builtin: boolean, };
+
+/**
+ * Answer of `agents_list`.
+ */
+export type AgentsList = { 
+/**
+ * The built-in one first.
+ */
+agents: Array<AgentView>, };
+
+/**
+ * Input of `agents_save`.
+ */
+export type AgentsSave = { 
+/**
+ * Unique: letters, digits, `.`, `_`, `-`.
+ */
+id: string, 
+/**
+ * How it is started.
+ */
+config: AgentConfig, };
+
+/**
+ * Agent and servers of a chat request.
+ */
+export type ChatAgentConfig = { 
+/**
+ * The agent; the default one when absent.
+ */
+agent_server?: ChatAgentServer, 
+/**
+ * The servers by name, as back ends write them; read leniently.
+ */
+context_servers?: { [key in string]: JsonValue }, };
+
+/**
+ * The agent of a chat request.
+ */
+export type ChatAgentServer = { 
+/**
+ * For the log; the name of a known agent counts when `command` is absent.
+ */
+agent_id?: string, 
+/**
+ * An agent's name, a program or a path.
+ */
+command?: string, 
+/**
+ * Its arguments.
+ */
+args?: Array<string>, 
+/**
+ * Added to its environment; `{MODEL_PROVIDER_…}` placeholders are filled in.
+ */
+env?: { [key in string]: string }, };
+
+/**
+ * Answer of `POST /computer/chat`.
+ */
+export type ChatAnswer = { 
+/**
+ * The project.
+ */
+project_id: string, 
+/**
+ * The session.
+ */
+session_id: string, 
+/**
+ * Always null: errors come in the envelope.
+ */
+error: string | null, 
+/**
+ * The caller's own id, or ours.
+ */
+request_id: string, 
+/**
+ * Whether the session was opened by this request.
+ */
+is_new_session: boolean, 
+/**
+ * What happened with the engine.
+ */
+engine: EngineOutcome, 
+/**
+ * What became of the conversation's context.
+ */
+context: ContextOutcome, 
+/**
+ * What happened with the servers.
+ */
+servers: Array<ServerReadiness>, 
+/**
+ * What the caller should know.
+ */
+warnings: Array<string>, };
+
+/**
+ * Request of `POST /computer/chat`.
+ */
+export type ChatRequest = { 
+/**
+ * Required.
+ */
+user_id?: string, 
+/**
+ * `default` when absent.
+ */
+project_id?: string, 
+/**
+ * Required.
+ */
+prompt?: string, 
+/**
+ * Goes on with this session.
+ */
+session_id?: string, 
+/**
+ * The caller's own id of the turn.
+ */
+request_id?: string, 
+/**
+ * Put before the first prompt of the session.
+ */
+system_prompt?: string, 
+/**
+ * The model that the agent is to use.
+ */
+model_provider?: ModelProvider, 
+/**
+ * Agent and servers.
+ */
+agent_config?: ChatAgentConfig, 
+/**
+ * Who may allow a tool call.
+ */
+permission?: Policy, 
+/**
+ * Whether to wait for a running turn instead of failing with `BUSY`.
+ */
+queue: boolean, 
+/**
+ * How long to wait for the servers, for all together.
+ */
+ready_timeout_ms?: number, };
+
+/**
+ * See [`PromptAccepted::context`].
+ */
+export type ContextOutcome = "new" | "kept" | "restored" | "lost";
+
+/**
+ * A command that was done and has nothing to tell.
+ */
+export type Done = { 
+/**
+ * Always true.
+ */
+ok: boolean, };
+
+/**
+ * See [`PromptAccepted::engine`].
+ */
+export type EngineOutcome = "started" | "reused" | "recreated" | "deferred";
+
+/**
+ * The engine of a session.
+ */
+export type EngineView = { 
+/**
+ * Of the agent program.
+ */
+pid: number, 
+/**
+ * How many sessions it has.
+ */
+sessions: number, };
+
+/**
+ * What kind of failure it was. A code exists only because somebody acts on it.
+ */
+export type ErrorCode = "VALIDATION_ERROR" | "NOT_FOUND" | "BUSY" | "SHUTTING_DOWN" | "FAILED";
+
+/**
+ * An event with its place in the order of all events of this instance.
+ */
+export type Event = { 
+/**
+ * Grows by one with each event.
+ */
+seq: number, 
+/**
+ * When it happened.
+ */
+at: number, } & ({ "type": "server_changed", 
+/**
+ * As it is now.
+ */
+server: ServerView, } | { "type": "server_removed", 
+/**
+ * Its name.
+ */
+name: string, } | { "type": "session_changed", 
+/**
+ * As it is now.
+ */
+session: SessionView, } | { "type": "session_removed", 
+/**
+ * Its id.
+ */
+id: string, } | { "type": "turn_started", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The turn.
+ */
+turn: string, 
+/**
+ * 1 for the first of the session.
+ */
+number: number, 
+/**
+ * The caller's own id.
+ */
+request_id: string | null, 
+/**
+ * ACP content blocks.
+ */
+prompt: Array<JsonValue>, } | { "type": "update", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The running turn, if one runs.
+ */
+turn: string | null, 
+/**
+ * The ACP update, raw (`{"sessionUpdate":…}`).
+ */
+update: JsonValue, } | { "type": "permission_requested", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The request.
+ */
+permission: PermissionView, } | { "type": "permission_resolved", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The request.
+ */
+request: string, 
+/**
+ * The chosen `optionId`, or `cancelled`.
+ */
+outcome: string, 
+/**
+ * Why, when it was not the user who answered.
+ */
+reason: string | null, } | { "type": "turn_ended", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The turn.
+ */
+turn: string, 
+/**
+ * ACP stop reason, or `error`.
+ */
+reason: string, 
+/**
+ * For people, when it failed.
+ */
+description: string | null, } | { "type": "agents_changed", } | { "type": "shutting_down", 
+/**
+ * The phase: `doors`, `finish`, `ask`, `kill`, `store`, `exit`.
+ */
+phase: string, });
+
+/**
+ * Answer of `session_history`.
+ */
+export type History = { 
+/**
+ * Oldest first.
+ */
+turns: Array<TurnView>, 
+/**
+ * Whether there are older ones.
+ */
+more: boolean, 
+/**
+ * The sequence number of events up to which this is true.
+ */
+seq: number, };
+
+/**
+ * Whether sessions share one process of a server.
+ */
+export type Isolation = "shared" | "session";
+
+export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
+
+/**
+ * How long a server runs.
+ */
+export type Lifetime = "persistent" | "session";
+
+/**
+ * Answer of `servers_log`.
+ */
+export type LogLines = { 
+/**
+ * Oldest first.
+ */
+lines: Array<string>, };
+
+/**
+ * A model endpoint. `Debug` does not show the key.
+ */
+export type ModelProvider = { 
+/**
+ * For people.
+ */
+provider?: string, 
+/**
+ * Secret.
+ */
+api_key?: string, 
+/**
+ * The endpoint.
+ */
+base_url?: string, 
+/**
+ * The model's name.
+ */
+model?: string, 
+/**
+ * `openai` or `anthropic`.
+ */
+api_protocol?: string, };
+
+/**
+ * A command that takes nothing. Unknown fields are ignored.
+ */
+export type Nothing = Record<symbol, never>;
+
+/**
+ * An open permission request.
+ */
+export type PermissionView = { 
+/**
+ * Unique within the session.
+ */
+request: string, 
+/**
+ * Its turn.
+ */
+turn: string | null, 
+/**
+ * The ACP `toolCall` it is about.
+ */
+tool_call: JsonValue, 
+/**
+ * The ACP options in the agent's order: `{"optionId","name","kind"}`.
+ */
+options: Array<JsonValue>, 
+/**
+ * When it was asked.
+ */
+asked_at: number, };
+
+/**
+ * Who may allow a tool call.
+ */
+export type Policy = "ask" | "reads" | "all";
+
+/**
+ * One process and what hangs below it.
+ */
+export type ProcessNode = { 
+/**
+ * Process id.
+ */
+pid: number, 
+/**
+ * When it started.
+ */
+started: number, 
+/**
+ * Short name.
+ */
+name: string, 
+/**
+ * What it is to us.
+ */
+role: ProcessRole, 
+/**
+ * The server, agent or session it belongs to.
+ */
+owner: string | null, 
+/**
+ * Share of one core since the last call, percent.
+ */
+cpu: number, 
+/**
+ * Resident memory in bytes.
+ */
+rss: number, 
+/**
+ * Since its start.
+ */
+uptime_ms: number, 
+/**
+ * What it started.
+ */
+children: Array<ProcessNode>, };
+
+/**
+ * What a process is to us.
+ */
+export type ProcessRole = "app" | "server" | "engine" | "terminal" | "child";
+
+/**
+ * Answer of `processes`.
+ */
+export type Processes = { 
+/**
+ * Gantry first, then what hangs nowhere below it.
+ */
+roots: Array<ProcessNode>, 
+/**
+ * Bearers of our cookie that belong to no running tree.
+ */
+strays: number, };
+
+/**
+ * Answer of `session_prompt`, at acceptance.
+ */
+export type PromptAccepted = { 
+/**
+ * The new turn.
+ */
+turn: string, 
+/**
+ * What happened with the session's servers.
+ */
+servers: Array<ServerReadiness>, 
+/**
+ * What happened with its engine.
+ */
+engine: EngineOutcome, 
+/**
+ * What became of the conversation's context.
+ */
+context: ContextOutcome, };
+
+/**
+ * See [`ServerReadiness::state`].
+ */
+export type ReadinessState = "ready" | "starting" | "failed" | "passed_through";
+
+/**
+ * A stored server configuration (contract, section 4). Fields that we do not
+ * know are kept in `other` and written back.
+ */
+export type ServerConfig = { 
+/**
+ * The program of a stdio server: a name looked up in `PATH`, or a path.
+ */
+command?: string, 
+/**
+ * Its arguments, passed byte for byte.
+ */
+args?: Array<string>, 
+/**
+ * Added to its environment: a literal, `${env:NAME}` or `${secret:ID}`.
+ */
+env?: { [key in string]: string }, 
+/**
+ * Working directory; the data directory's `workspaces` when absent.
+ */
+cwd?: string, 
+/**
+ * The address of a remote server (instead of `command`).
+ */
+url?: string, 
+/**
+ * `streamable-http` or `sse`, for a remote server.
+ */
+transport?: string, 
+/**
+ * Sent to a remote server with every request.
+ */
+headers?: { [key in string]: string }, 
+/**
+ * Shorthand for an `Authorization: Bearer` header.
+ */
+authToken?: string, 
+/**
+ * Whether it is used at all.
+ */
+enabled?: boolean, 
+/**
+ * Whether it runs as long as Gantry does, not only while a session uses it.
+ */
+persistent?: boolean, 
+/**
+ * When not empty, only these tools are seen and can be called.
+ */
+allowTools?: Array<string>, 
+/**
+ * These tools are never seen and cannot be called; `allowTools` wins.
+ */
+denyTools?: Array<string>, 
+/**
+ * Whether sessions share one process.
+ */
+isolation?: Isolation, 
+/**
+ * How long its start may take, until it has answered `tools/list`.
+ */
+startTimeoutMs?: number, 
+/**
+ * How long one call may take.
+ */
+callTimeoutMs?: number, };
+
+/**
+ * Input of commands about one server.
+ */
+export type ServerName = { 
+/**
+ * The server's name.
+ */
+name: string, };
+
+/**
+ * What a session was told about one of its servers.
+ */
+export type ServerReadiness = { 
+/**
+ * The server's name.
+ */
+name: string, 
+/**
+ * Its state when the prompt left.
+ */
+state: ReadinessState, 
+/**
+ * How it was handed to the agent.
+ */
+via: Via, 
+/**
+ * Number of tools.
+ */
+tools: number, 
+/**
+ * How long the session waited for it.
+ */
+ms: number, 
+/**
+ * Why it is not ready.
+ */
+error: string | null, };
+
+/**
+ * A server's state as others see it.
+ */
+export type ServerState = "stopped" | "starting" | "ready" | "degraded" | "restarting" | "failed";
+
+/**
+ * One server as the list shows it.
+ */
+export type ServerView = { 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * Whether it is used.
+ */
+enabled: boolean, 
+/**
+ * How long it runs.
+ */
+lifetime: Lifetime, 
+/**
+ * What it is doing.
+ */
+state: ServerState, 
+/**
+ * Of the server program, not of its warden.
+ */
+pid: number | null, 
+/**
+ * Where agents reach it (bridge URL, or its own for a remote one).
+ */
+url: string, 
+/**
+ * Number of tools that a session sees now.
+ */
+tools: number | null, 
+/**
+ * Why it failed, with the last lines of its standard error.
+ */
+error: string | null, 
+/**
+ * Unexpected ends since it was last started by hand or configured.
+ */
+restarts: number, 
+/**
+ * From its start to the answer of `tools/list`.
+ */
+ready_ms: number | null, 
+/**
+ * Ids of the sessions that hold a lease on it.
+ */
+used_by: Array<string>, 
+/**
+ * When it came into this state.
+ */
+since: number, 
+/**
+ * Whether it is a saved one (false: it came with a session's request).
+ */
+saved: boolean, 
+/**
+ * Its configuration, values of secrets masked.
+ */
+config: ServerConfig, };
+
+/**
+ * Input of `servers_call`.
+ */
+export type ServersCall = { 
+/**
+ * The server's name.
+ */
+name: string, 
+/**
+ * The tool's name.
+ */
+tool: string, 
+/**
+ * Its arguments.
+ */
+arguments: JsonValue, };
+
+/**
+ * Input of `servers_enable`.
+ */
+export type ServersEnable = { 
+/**
+ * The server's name.
+ */
+name: string, 
+/**
+ * Whether it is to be used.
+ */
+enabled: boolean, };
+
+/**
+ * Answer of `servers_list`.
+ */
+export type ServersList = { 
+/**
+ * Saved servers first, in their order.
+ */
+servers: Array<ServerView>, };
+
+/**
+ * Input of `servers_log`.
+ */
+export type ServersLog = { 
+/**
+ * The server's name.
+ */
+name: string, 
+/**
+ * At most this many lines from the end (200 when absent).
+ */
+tail?: number, };
+
+/**
+ * Input of `servers_save`.
+ */
+export type ServersSave = { 
+/**
+ * The server's name; an existing one is replaced.
+ */
+name: string, 
+/**
+ * Its configuration.
+ */
+config: ServerConfig, };
+
+/**
+ * Answer of `servers_tools`.
+ */
+export type ServersTools = { 
+/**
+ * As MCP lists them.
+ */
+tools: Array<JsonValue>, };
+
+/**
+ * Input of `session_create`.
+ */
+export type SessionCreate = { 
+/**
+ * An existing folder.
+ */
+project_dir: string, 
+/**
+ * An agent's id; the default one when absent.
+ */
+agent?: string, 
+/**
+ * Its servers; the saved and enabled ones when absent.
+ */
+servers?: { [key in string]: ServerConfig }, 
+/**
+ * For people; made from the first prompt when absent.
+ */
+title?: string, 
+/**
+ * Who may allow a tool call.
+ */
+permission?: Policy, };
+
+/**
+ * Answer of `session_create`.
+ */
+export type SessionCreated = { 
+/**
+ * The new session.
+ */
+session: SessionView, };
+
+/**
+ * Input of `session_history`.
+ */
+export type SessionHistory = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * Turns with a lower number only.
+ */
+before?: number, 
+/**
+ * At most this many turns (20 when absent, at most 200).
+ */
+limit?: number, };
+
+/**
+ * Input of commands about one session.
+ */
+export type SessionId = { 
+/**
+ * The session.
+ */
+session: string, };
+
+/**
+ * Input of `session_permit`.
+ */
+export type SessionPermit = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * The request.
+ */
+request: string, 
+/**
+ * An offered `optionId`.
+ */
+option: string, };
+
+/**
+ * Input of `session_prompt`.
+ */
+export type SessionPrompt = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * ACP content blocks.
+ */
+content: Array<JsonValue>, 
+/**
+ * Whether to wait for a running turn instead of failing with `BUSY`.
+ */
+queue?: boolean, 
+/**
+ * The caller's own id of the turn.
+ */
+request_id?: string, 
+/**
+ * How long to wait for the servers, for all together.
+ */
+ready_timeout_ms?: number, };
+
+/**
+ * Input of `session_rename`.
+ */
+export type SessionRename = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * The new title.
+ */
+title: string, };
+
+/**
+ * What a session is doing.
+ */
+export type SessionState = "starting" | "idle" | "working" | "waiting_for_you" | "cancelling" | "stopped" | "failed";
+
+/**
+ * Answer of `session_stop`.
+ */
+export type SessionStopped = { 
+/**
+ * Always true; a session that is stopped already stays so.
+ */
+success: boolean, 
+/**
+ * The session.
+ */
+session_id: string, 
+/**
+ * Whether it was the engine's last session.
+ */
+engine_stopped: boolean, 
+/**
+ * Servers that only this session used.
+ */
+servers_stopped: Array<string>, 
+/**
+ * Processes that ended with it.
+ */
+processes_ended: number, 
+/**
+ * Of those, how many had to be killed.
+ */
+forced: number, };
+
+/**
+ * One session as the list shows it.
+ */
+export type SessionView = { 
+/**
+ * Ours.
+ */
+id: string, 
+/**
+ * The agent's own id, while it is open there.
+ */
+acp_session_id: string | null, 
+/**
+ * The project's folder.
+ */
+project: string, 
+/**
+ * The project's id.
+ */
+project_id: string, 
+/**
+ * The agent's id.
+ */
+agent: string, 
+/**
+ * For people.
+ */
+title: string, 
+/**
+ * What it is doing.
+ */
+state: SessionState, 
+/**
+ * Why it is `failed` or `stopped`.
+ */
+error: string | null, 
+/**
+ * Its engine, while it has one.
+ */
+engine: EngineView | null, 
+/**
+ * Its servers, as the last prompt found them.
+ */
+servers: Array<ServerReadiness>, 
+/**
+ * The running turn.
+ */
+turn: string | null, 
+/**
+ * Permission requests that wait for an answer.
+ */
+permissions: Array<PermissionView>, 
+/**
+ * The agent's slash commands (`AvailableCommand` of ACP).
+ */
+commands: Array<JsonValue>, 
+/**
+ * When it was created.
+ */
+created_at: number, 
+/**
+ * When something last happened.
+ */
+last_activity: number, };
+
+/**
+ * Answer of `sessions_list`.
+ */
+export type SessionsList = { 
+/**
+ * The last active first.
+ */
+sessions: Array<SessionView>, };
+
+/**
+ * The state at one instant; the events after `seq` change it.
+ */
+export type Snapshot = { 
+/**
+ * Up to which event this is true.
+ */
+seq: number, 
+/**
+ * All servers.
+ */
+servers: Array<ServerView>, 
+/**
+ * All sessions.
+ */
+sessions: Array<SessionView>, 
+/**
+ * Gantry's version.
+ */
+version: string, 
+/**
+ * Something that the user should know about the last run, if anything.
+ */
+notice: string | null, };
+
+/**
+ * One turn with everything in it.
+ */
+export type TurnView = { 
+/**
+ * Unique.
+ */
+id: string, 
+/**
+ * 1 for the first of the session.
+ */
+number: number, 
+/**
+ * The prompt: ACP content blocks.
+ */
+prompt: Array<JsonValue>, 
+/**
+ * When the prompt was accepted.
+ */
+started_at: number, 
+/**
+ * When it ended.
+ */
+ended_at: number | null, 
+/**
+ * ACP stop reason, or `error`.
+ */
+stop_reason: string | null, 
+/**
+ * For people, when it failed.
+ */
+description: string | null, 
+/**
+ * ACP updates in order (text chunks of one message merged).
+ */
+updates: Array<JsonValue>, };
+
+/**
+ * See [`ServerReadiness::via`].
+ */
+export type Via = "bridge" | "stdio" | "remote";
+
+/** Every command: its input and its output. */
+export interface Commands {
+  /** The state at one instant: servers, sessions, version. */
+  snapshot: { input: Nothing; output: Snapshot };
+  /** All MCP servers and what they are doing. */
+  servers_list: { input: Nothing; output: ServersList };
+  /** Adds a server or replaces its configuration; one that is not used yet is tried out. */
+  servers_save: { input: ServersSave; output: ServerView };
+  /** Removes a saved server and stops it. */
+  servers_remove: { input: ServerName; output: Done };
+  /** Stops and starts a server. */
+  servers_restart: { input: ServerName; output: ServerView };
+  /** Switches a server on or off. */
+  servers_enable: { input: ServersEnable; output: ServerView };
+  /** The tools of a server, as MCP lists them. */
+  servers_tools: { input: ServerName; output: ServersTools };
+  /** Calls a tool of a server and returns the MCP result. */
+  servers_call: { input: ServersCall; output: JsonValue };
+  /** The last lines of a server's standard error. */
+  servers_log: { input: ServersLog; output: LogLines };
+  /** The agents that can be used, the built-in one first. */
+  agents_list: { input: Nothing; output: AgentsList };
+  /** Adds an agent or replaces it. */
+  agents_save: { input: AgentsSave; output: AgentView };
+  /** Removes a saved agent. */
+  agents_remove: { input: AgentId; output: Done };
+  /** All sessions, the last active first. */
+  sessions_list: { input: Nothing; output: SessionsList };
+  /** Opens a session in a folder. */
+  session_create: { input: SessionCreate; output: SessionCreated };
+  /** Hands a prompt to a session's agent; answers at acceptance, not at the end of the turn. */
+  session_prompt: { input: SessionPrompt; output: PromptAccepted };
+  /** Cancels the running turn of a session. */
+  session_cancel: { input: SessionId; output: Done };
+  /** Stops a session, and its engine when it was the last one there. */
+  session_stop: { input: SessionId; output: SessionStopped };
+  /** A page of a session's turns with everything in them. */
+  session_history: { input: SessionHistory; output: History };
+  /** Answers a permission request with one of the options that were offered. */
+  session_permit: { input: SessionPermit; output: Done };
+  /** Gives a session another title. */
+  session_rename: { input: SessionRename; output: SessionView };
+  /** Stops a session and forgets it. */
+  session_delete: { input: SessionId; output: Done };
+  /** The process tree: Gantry, its servers, its engines and what they started. */
+  processes: { input: Nothing; output: Processes };
+  /** Ends Gantry: answers, then shuts down. */
+  quit: { input: Nothing; output: Done };
+}
