@@ -1,12 +1,55 @@
 //! JSON-RPC lines: only the envelope is read, the rest passes as it is.
+//!
+//! A message is kept as the bytes that came. Its parts are byte ranges into
+//! them, and a change (another id, another progress token) is a splice of those
+//! ranges: unknown fields, number formats and white space stay as they were.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, fmt, ops::Range};
+
+/// JSON-RPC: the text was not JSON.
+pub const PARSE_ERROR: i64 = -32700;
+/// JSON-RPC: the JSON was not a valid message.
+pub const INVALID_REQUEST: i64 = -32600;
+/// JSON-RPC: nobody here knows the method.
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// JSON-RPC: something failed on our side.
+pub const INTERNAL_ERROR: i64 = -32603;
+/// JSON-RPC: the parameters do not fit, or name a tool that is switched off.
+pub const INVALID_PARAMS: i64 = -32602;
+/// Ours: the server cannot take the call now (state in the message and in `data`).
+pub const UNAVAILABLE: i64 = -32000;
+/// Ours: the request was cancelled, so that a transport that waits for a response is let go.
+pub const CANCELLED: i64 = -32800;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `id` and `method`.
+    Request,
+    /// `method` without `id`.
+    Notification,
+    /// `id` and `result`.
+    Result,
+    /// `error`; the `id` may be missing or null.
+    Error,
+}
 
 /// A message of which only the envelope was parsed; `line` is the whole, without line end.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     /// The message as it came.
     pub line: Bytes,
+    kind: Kind,
+    method: String,
+    id: Option<Range<usize>>,
+    params: Option<Range<usize>>,
+    outcome: Option<Range<usize>>,
 }
 
 /// A line that is not a message.
@@ -18,4 +61,212 @@ pub enum FrameError {
     /// Longer than the limit.
     #[error("a line longer than {0} bytes")]
     TooLong(usize),
+}
+
+/// Only what decides where a message goes. A value of `null` counts as present.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+impl Envelope {
+    /// Reads the envelope of one message.
+    ///
+    /// # Errors
+    /// [`FrameError::NotAMessage`] with the reason.
+    pub fn parse(line: Bytes) -> Result<Self, FrameError> {
+        let wrong = |why: &str| FrameError::NotAMessage(why.to_owned());
+        let parts: Parts<'_> = serde_json::from_slice(&line)
+            .map_err(|error| FrameError::NotAMessage(error.to_string()))?;
+        if parts.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
+            return Err(wrong("`jsonrpc` is not \"2.0\""));
+        }
+        let id = parts.id.filter(|id| id.get() != "null");
+        if let Some(id) = id
+            && !id.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+        {
+            return Err(wrong("`id` is neither a string nor a number"));
+        }
+        let kind = match (&parts.method, id, parts.result, parts.error) {
+            (Some(_), Some(_), None, None) => Kind::Request,
+            (Some(_), None, None, None) if parts.id.is_some() => {
+                return Err(wrong("the `id` of a request is null"));
+            }
+            (Some(_), None, None, None) => Kind::Notification,
+            (None, Some(_), Some(_), None) => Kind::Result,
+            (None, _, None, Some(_)) => Kind::Error,
+            _ => return Err(wrong("it is neither a request, a notification nor a response")),
+        };
+        let at = |raw: &RawValue| span_of(&line, raw.get());
+        let (id, params) = (id.map(at), parts.params.map(at));
+        let outcome = parts.result.or(parts.error).map(at);
+        let method = parts.method.unwrap_or_default();
+        Ok(Self { kind, method, id, params, outcome, line })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The method of a request or notification, else empty.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The `id` as raw JSON (`1`, `"a"`), when there is one.
+    pub fn id(&self) -> Option<&str> {
+        self.text(self.id.as_ref())
+    }
+
+    /// The `params` as raw JSON.
+    pub fn params(&self) -> Option<&str> {
+        self.text(self.params.as_ref())
+    }
+
+    /// The `result`, or for [`Kind::Error`] the `error`, as raw JSON.
+    pub fn outcome(&self) -> Option<&str> {
+        self.text(self.outcome.as_ref())
+    }
+
+    /// Where the `id` is in `line`.
+    pub fn id_span(&self) -> Option<Range<usize>> {
+        self.id.clone()
+    }
+
+    /// A value below `params`, by path, as raw JSON.
+    pub fn param(&self, path: &[&str]) -> Option<&str> {
+        path.iter().try_fold(self.params()?, |object, name| field(object, name))
+    }
+
+    /// Where a piece of `line` that was borrowed from this envelope is.
+    pub fn span(&self, piece: &str) -> Range<usize> {
+        span_of(&self.line, piece)
+    }
+
+    fn text(&self, span: Option<&Range<usize>>) -> Option<&str> {
+        // Parsing has checked that the line is UTF-8; the border is checked again here.
+        std::str::from_utf8(self.line.get(span?.clone())?).ok()
+    }
+}
+
+fn span_of(line: &[u8], piece: &str) -> Range<usize> {
+    let start = piece.as_ptr() as usize - line.as_ptr() as usize;
+    start..start + piece.len()
+}
+
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The members of a JSON object, in order, values raw.
+pub type Fields<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+            fields.push((name, value));
+        }
+        Ok(fields)
+    }
+}
+
+/// The members of a JSON object, or `None` when the text is not one.
+pub fn fields(object: &str) -> Option<Fields<'_>> {
+    serde_json::Deserializer::from_str(object).deserialize_map(FieldsVisitor).ok()
+}
+
+/// One member of a JSON object, raw; `None` also when it is `null`.
+pub fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    if !object.trim_start().starts_with('{') {
+        return None;
+    }
+    let found = fields(object)?.into_iter().find(|(key, _)| key == name)?;
+    Some(found.1.get()).filter(|value| *value != "null")
+}
+
+/// The text of a raw JSON string.
+pub fn string(raw: &str) -> Option<String> {
+    serde_json::from_str(raw).ok()
+}
+
+/// `line` with the given ranges replaced, in one copy. The ranges must not overlap.
+pub fn splice(line: &[u8], edits: &mut [(Range<usize>, &str)]) -> BytesMut {
+    edits.sort_by_key(|(range, _)| range.start);
+    let grown: usize = edits.iter().map(|(_, text)| text.len()).sum();
+    let mut out = BytesMut::with_capacity(line.len() + grown + 1);
+    let mut from = 0;
+    for (range, text) in edits.iter() {
+        out.extend_from_slice(&line[from..range.start]);
+        out.extend_from_slice(text.as_bytes());
+        from = range.end;
+    }
+    out.extend_from_slice(&line[from..]);
+    out
+}
+
+/// One line for a line-based transport: line breaks inside become spaces (in
+/// valid JSON they can only be white space between tokens) and one ends it.
+pub fn to_line(mut message: BytesMut) -> Bytes {
+    for byte in message.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')) {
+        *byte = b' ';
+    }
+    message.extend_from_slice(b"\n");
+    message.freeze()
+}
+
+/// A request of our own.
+pub fn request(id: u64, method: &str, params: Option<&str>) -> BytesMut {
+    let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"{params}}}"#);
+    BytesMut::from(text.as_bytes())
+}
+
+/// A notification of our own.
+pub fn notification(method: &str, params: Option<&str>) -> BytesMut {
+    let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
+    let text = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#);
+    BytesMut::from(text.as_bytes())
+}
+
+/// The response to the request with this raw `id`.
+pub fn result(id: &str, result: &str) -> BytesMut {
+    let mut out = BytesMut::with_capacity(id.len() + result.len() + 40);
+    for part in [r#"{"jsonrpc":"2.0","id":"#, id, r#","result":"#, result, "}"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    out
+}
+
+/// An error response to the request with this raw `id`.
+pub fn error(id: &str, code: i64, message: &str, data: Option<serde_json::Value>) -> BytesMut {
+    let mut error = serde_json::json!({ "code": code, "message": message });
+    if let Some(data) = data {
+        error["data"] = data;
+    }
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+    BytesMut::from(text.as_bytes())
 }

@@ -4,13 +4,40 @@
 //! once and keep their handle over restarts. Request ids and progress tokens
 //! of clients are mapped so that they never meet. `initialize` and `tools/list`
 //! are answered from the [`Catalogue`].
+//!
+//! ```text
+//! Client::send ──► from_client ─┐                  ┌─► writer ─► server
+//!                               ├─ State (a lock) ─┤
+//! server ─► reader ─► from_server                  └─► Outlet of each client
+//! ```
+//!
+//! All decisions are made by [`state::State`], a plain value behind one lock that is
+//! never held across an await nor while a client takes a message.
 
-use crate::{Catalogue, ToolFilter};
+mod connection;
+mod from_client;
+mod from_server;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    Catalogue, Envelope, ToolFilter,
+    frame::{self, INVALID_REQUEST, PARSE_ERROR, UNAVAILABLE},
+    outlet::{Outlet, ToClient, mailbox},
+};
 use bytes::Bytes;
-use std::{sync::Arc, time::Duration};
+use state::{ClientKey, Effects, State};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{mpsc, watch},
+    time::Instant,
 };
 
 /// What a hub is made with.
@@ -54,27 +81,106 @@ pub struct Disconnected {
     pub why: String,
 }
 
-/// A message for a client.
-#[derive(Clone, Debug)]
-pub struct ToClient {
-    /// One JSON-RPC message, no line end, ids as the client knows them.
-    pub line: Bytes,
-    /// The client's own request (its `id` as raw JSON) that this belongs to: its
-    /// response, or progress, logging and requests sent on its behalf. `None`
-    /// goes to the general stream.
-    pub concerning: Option<String>,
-    /// Whether this is the response that ends `concerning`.
-    pub last: bool,
+/// One upstream server, many clients. Clones are the same hub.
+#[derive(Clone)]
+pub struct Hub {
+    shared: Arc<Shared>,
 }
 
-/// One upstream server, many clients. Clones are the same hub.
-#[derive(Clone, Debug)]
-pub struct Hub {}
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = self.shared.phase.borrow().clone();
+        f.debug_struct("Hub")
+            .field("name", &self.shared.options.name)
+            .field("phase", &phase)
+            .finish()
+    }
+}
+
+/// What all handles of a hub share.
+struct Shared {
+    options: HubOptions,
+    phase: watch::Sender<Phase>,
+    /// When the next held call has waited long enough.
+    due: watch::Sender<Option<Instant>>,
+    receipts: watch::Sender<u64>,
+    /// The sequence number of the phase that was published last.
+    published: Mutex<u64>,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    /// Lets the state decide, then hands out what came of it.
+    fn act<T>(&self, decide: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
+        let mut effects = Effects::default();
+        let result = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = decide(&mut state, &mut effects);
+            let due = state.next_due();
+            self.due.send_if_modified(|was| std::mem::replace(was, due) != due);
+            result
+        };
+        if let Some((sequence, phase)) = effects.phase {
+            // Not under the state's lock: a watcher may ask the hub something while it
+            // looks at the phase. The sequence keeps the order all the same.
+            let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+            if sequence > *published {
+                *published = sequence;
+                self.phase.send_replace(phase);
+            }
+        }
+        if let Some(served) = effects.served {
+            served.send_replace(true);
+            self.receipts.send_modify(|count| *count += 1);
+        }
+        let mut gone: Vec<ClientKey> = Vec::new();
+        for (key, outlet, message) in effects.deliveries {
+            if !gone.contains(&key) && outlet.deliver(message).is_err() {
+                gone.push(key);
+            }
+        }
+        for key in gone {
+            let server = &self.options.name;
+            tracing::warn!(server, "a client does not read its messages and was detached");
+            self.act(|state, effects| state.detach(key, "the client does not read", effects));
+        }
+        result
+    }
+}
 
 impl Hub {
-    /// A hub without a connection.
+    /// A hub without a connection. Until the first [`Hub::announce_down`] or
+    /// [`Hub::connect`] its server counts as starting. Run [`Hub::clock`] beside it.
     pub fn new(options: HubOptions) -> Self {
-        unimplemented!()
+        let (phase, _) = watch::channel(Phase::Down("starting".into()));
+        let state = Mutex::new(State::new(&options));
+        let (due, receipts) = (watch::Sender::new(None), watch::Sender::new(0));
+        Self {
+            shared: Arc::new(Shared {
+                options,
+                phase,
+                due,
+                receipts,
+                published: Mutex::default(),
+                state,
+            }),
+        }
+    }
+
+    /// The name from the options.
+    pub fn name(&self) -> &str {
+        &self.shared.options.name
+    }
+
+    /// Whether both are handles of one hub.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Ends the waits of held calls in time. Whoever makes a hub runs this as a
+    /// task; it ends when the last handle of the hub is dropped.
+    pub fn clock(&self) -> impl Future<Output = ()> + Send + 'static {
+        connection::clock(Arc::downgrade(&self.shared), self.shared.due.subscribe())
     }
 
     /// Takes the streams of a server that was just started. The returned
@@ -82,6 +188,7 @@ impl Hub {
     /// every page of `tools/list`), then carries messages until the stream ends
     /// or a newer generation connects. Its owner runs it as a task. Calls in
     /// flight at the end get an error that says why; they are never repeated.
+    /// The phase is [`Phase::Handshake`] from this call on.
     pub fn connect<R, W>(
         &self,
         generation: u64,
@@ -92,29 +199,49 @@ impl Hub {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        async move { unimplemented!() }
+        connection::begin(&self.shared, generation, Box::new(reader), Box::new(writer))
     }
 
     /// Says that there is no connection, and why; `starting` makes calls wait up to
-    /// `start_wait` instead of failing at once.
+    /// `start_wait` instead of failing at once. Ends a running [`Hub::connect`].
     pub fn announce_down(&self, why: &str, starting: bool) {
-        unimplemented!()
+        self.shared.act(|state, effects| state.announce_down(why, starting, effects));
     }
 
     /// The phase, now and on every change.
     pub fn phase(&self) -> watch::Receiver<Phase> {
-        unimplemented!()
+        self.shared.phase.subscribe()
     }
 
     /// What is known of the server; kept over restarts until a new handshake replaces it.
     pub fn catalogue(&self) -> Option<Arc<Catalogue>> {
-        unimplemented!()
+        self.shared.act(|state, _| state.known.as_ref().map(|known| known.catalogue.clone()))
     }
 
-    /// A new client. `label` names it in the log. Its receiver is bounded; a client that does not
-    /// read is detached.
+    /// A new client. `label` names it in the log and in [`Hub::receipt`]. Its receiver is bounded; a
+    /// client that does not read is detached.
     pub fn attach(&self, label: &str) -> (Client, mpsc::Receiver<ToClient>) {
-        unimplemented!()
+        let (sender, receiver) = mailbox();
+        (self.attach_to(label, Arc::new(sender)), receiver)
+    }
+
+    /// A new client whose messages go to `outlet`, without a channel between.
+    pub fn attach_to(&self, label: &str, outlet: Arc<dyn Outlet>) -> Client {
+        let served = watch::Sender::new(false);
+        let has_tools = served.subscribe();
+        let key = self.shared.act(|state, _| state.attach(label, outlet, served));
+        Client { shared: self.shared.clone(), key, has_tools }
+    }
+
+    /// How many tools were listed last to a client with this label: the receipt.
+    /// It outlives the client; the latest few thousand labels are remembered.
+    pub fn receipt(&self, label: &str) -> Option<usize> {
+        self.shared.act(|state, _| state.receipts.get(label))
+    }
+
+    /// Changes with every receipt.
+    pub fn receipts(&self) -> watch::Receiver<u64> {
+        self.shared.receipts.subscribe()
     }
 
     /// Asks the server for a `ping`.
@@ -122,7 +249,14 @@ impl Hub {
     /// # Errors
     /// The reason, when no answer came within `limit`.
     pub async fn ping(&self, limit: Duration) -> Result<Duration, String> {
-        unimplemented!()
+        let begun = Instant::now();
+        let asked = self.shared.act(|state, _| state.ask(None, "ping", None, false))?;
+        // An error is an answer too: some servers do not know `ping`, but they live.
+        match tokio::time::timeout(limit, connection::answer(&self.shared, asked)).await {
+            Ok(Ok(_)) => Ok(begun.elapsed()),
+            Ok(Err(why)) => Err(why),
+            Err(_) => Err(format!("no answer to a ping within {} ms", limit.as_millis())),
+        }
     }
 
     /// Calls a tool on our own behalf and returns the MCP result, or the JSON-RPC error object as `Err`.
@@ -135,14 +269,60 @@ impl Hub {
         arguments: serde_json::Value,
         limit: Duration,
     ) -> Result<serde_json::Value, serde_json::Value> {
-        unimplemented!()
+        let refuse = |message: String| {
+            let server = self.name();
+            serde_json::json!({ "code": UNAVAILABLE, "message": message, "data": { "server": server } })
+        };
+        if !self.shared.options.filter.passes(tool) {
+            return Err(state::refusal(self.name(), tool));
+        }
+        let until = Instant::now() + limit;
+        let ready = Instant::now() + self.shared.options.start_wait.min(limit);
+        let mut phase = self.phase();
+        let waited = async {
+            while self.shared.act(|state, _| state.is_starting()) {
+                if phase.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout_at(ready, waited).await.is_err() {
+            return Err(refuse(self.shared.act(|state, _| state.why_not_ready())));
+        }
+        let params = serde_json::json!({ "name": tool, "arguments": arguments }).to_string();
+        let asked = self
+            .shared
+            .act(|state, _| state.ask(None, "tools/call", Some(&params), true))
+            .map_err(refuse)?;
+        match tokio::time::timeout_at(until, connection::answer(&self.shared, asked)).await {
+            Ok(Ok(answer)) => {
+                let outcome = serde_json::from_str(answer.outcome().unwrap_or("null"))
+                    .unwrap_or(serde_json::Value::Null);
+                if answer.kind() == frame::Kind::Error { Err(outcome) } else { Ok(outcome) }
+            }
+            Ok(Err(why)) => Err(refuse(why)),
+            Err(_) => Err(refuse(format!(
+                "`{tool}` gave no result within {} ms; it was cancelled",
+                limit.as_millis()
+            ))),
+        }
     }
 }
 
 /// A client's way to the server. Dropping it detaches: its calls in flight are
 /// cancelled upstream (`notifications/cancelled`).
-#[derive(Debug)]
-pub struct Client {}
+pub struct Client {
+    shared: Arc<Shared>,
+    key: ClientKey,
+    has_tools: watch::Receiver<bool>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = &self.shared.options.name;
+        f.debug_struct("Client").field("server", server).field("key", &self.key).finish()
+    }
+}
 
 impl Client {
     /// Sends one JSON-RPC message (request, notification or response) of the client.
@@ -150,16 +330,49 @@ impl Client {
     /// # Errors
     /// A JSON-RPC error response line for the client when the message is not valid or the hub is full.
     pub fn send(&self, line: Bytes) -> Result<(), Bytes> {
-        unimplemented!()
+        match Envelope::parse(line.clone()) {
+            Ok(message) => self.send_parsed(message),
+            Err(why) => {
+                let json = serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok();
+                let code = if json { INVALID_REQUEST } else { PARSE_ERROR };
+                Err(frame::error("null", code, &why.to_string(), None).freeze())
+            }
+        }
+    }
+
+    /// The same for a message whose envelope was read already.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub fn send_parsed(&self, message: Envelope) -> Result<(), Bytes> {
+        let now = Instant::now();
+        self.shared.act(|state, effects| state.from_client(self.key, message, now, effects))
     }
 
     /// Cancels the client's own request as if it had sent `notifications/cancelled`.
     pub fn cancel(&self, request: &str, reason: &str) {
-        unimplemented!()
+        self.shared.act(|state, effects| {
+            let notice = |id| state::cancelled(id, reason);
+            state.cancel_with(self.key, request, notice, effects);
+        });
     }
 
     /// Whether `tools/list` was answered to this client: the receipt.
     pub fn has_tools(&self) -> watch::Receiver<bool> {
-        unimplemented!()
+        self.has_tools.clone()
+    }
+
+    /// The hub that this is a client of.
+    pub fn hub(&self) -> Hub {
+        Hub { shared: self.shared.clone() }
     }
 }
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.shared.act(|state, effects| state.detach(self.key, "the client went away", effects));
+    }
+}
+
+/// A hub that does not keep itself alive.
+type WeakShared = Weak<Shared>;

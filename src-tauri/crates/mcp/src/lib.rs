@@ -8,8 +8,13 @@ pub mod catalogue;
 pub mod filter;
 pub mod frame;
 pub mod hub;
+pub mod lines;
+pub mod outlet;
+pub mod revision;
 
 pub use catalogue::Catalogue;
 pub use filter::ToolFilter;
-pub use frame::{Envelope, FrameError};
-pub use hub::{Client, Disconnected, Hub, HubOptions, Phase, ToClient};
+pub use frame::{Envelope, FrameError, Kind};
+pub use hub::{Client, Disconnected, Hub, HubOptions, Phase};
+pub use lines::{Line, LineReader};
+pub use outlet::{Full, Mailbox, Meter, Outlet, ToClient, mailbox};

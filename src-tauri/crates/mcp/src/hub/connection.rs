@@ -1,0 +1,331 @@
+//! One connection: the handshake, then messages until it ends.
+
+use super::{
+    Disconnected, Shared, WeakShared,
+    state::{Caller, Upstream},
+};
+use crate::{
+    Envelope, Kind, Line, LineReader,
+    catalogue::{Page, declares},
+    frame::{self, METHOD_NOT_FOUND},
+    revision,
+};
+use bytes::{Bytes, BytesMut};
+use serde_json::{json, value::RawValue};
+use std::{pin::pin, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    sync::{Notify, mpsc, oneshot, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub(super) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Messages that wait to be written to the server; beyond that it does not read.
+const OUTGOING: usize = 1024;
+/// Small messages that were queued together are written together, up to this size.
+const BATCH: usize = 64 * 1024;
+/// What a server may list before it is taken for endless.
+const PAGES: usize = 1000;
+/// After the server stopped reading, how long its last words may take.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Noise lines that are logged per connection.
+const LOGGED_NOISE: u32 = 20;
+
+/// Ends the connection also when the future is dropped half-way.
+struct Ending {
+    shared: Arc<Shared>,
+    generation: u64,
+    why: String,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.shared.act(|state, effects| state.disconnected(self.generation, &self.why, effects));
+    }
+}
+
+pub(super) fn begin(
+    shared: &Arc<Shared>,
+    generation: u64,
+    reader: Reader,
+    writer: Writer,
+) -> impl Future<Output = Disconnected> + Send + 'static {
+    let (out, outgoing) = mpsc::channel(OUTGOING);
+    let (stop, refetch) = (CancellationToken::new(), Arc::new(Notify::new()));
+    let upstream =
+        Upstream { generation, ready: false, out, stop: stop.clone(), refetch: refetch.clone() };
+    let current = shared.act(|state, effects| state.connected(upstream, effects));
+    let why = "its connection was given up".to_owned();
+    let mut ending = Ending { shared: shared.clone(), generation, why };
+    async move {
+        let shared = ending.shared.clone();
+        let why = if current {
+            carry(&shared, generation, reader, writer, outgoing, &stop, &refetch).await
+        } else {
+            "a newer start had connected already".to_owned()
+        };
+        ending.why.clone_from(&why);
+        drop(ending);
+        Disconnected { generation, why }
+    }
+}
+
+async fn carry(
+    shared: &Arc<Shared>,
+    generation: u64,
+    reader: Reader,
+    writer: Writer,
+    outgoing: mpsc::Receiver<Bytes>,
+    stop: &CancellationToken,
+    refetch: &Notify,
+) -> String {
+    let mut reading = pin!(read(shared, generation, reader));
+    let clock = clock(Arc::downgrade(shared), shared.due.subscribe());
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => "it was ended by its owner".to_owned(),
+        why = &mut reading => why,
+        why = write(writer, outgoing) => {
+            // What it still says, an answer or the end of its output, is the better reason.
+            tokio::time::timeout(LAST_WORDS, reading).await.unwrap_or(why)
+        }
+        why = keep(shared, generation, refetch) => why,
+        () = clock => "its hub is gone".to_owned(),
+    }
+}
+
+async fn read(shared: &Shared, generation: u64, reader: Reader) -> String {
+    let server = &shared.options.name;
+    let mut lines = LineReader::new(reader, shared.options.line_limit);
+    let mut noise = 0;
+    loop {
+        match lines.next().await {
+            Ok(Some(Line::Full(line))) => match Envelope::parse(line) {
+                Ok(message) => {
+                    shared.act(|state, effects| state.from_server(generation, message, effects));
+                }
+                Err(why) => {
+                    noise += 1;
+                    if noise <= LOGGED_NOISE {
+                        let last = noise == LOGGED_NOISE;
+                        tracing::info!(server, %why, last, "a line on its output was skipped");
+                    }
+                }
+            },
+            Ok(Some(Line::TooLong { length, head, tail })) => {
+                let limit = shared.options.line_limit;
+                let why = format!("sent a message of {length} bytes; the limit is {limit}");
+                tracing::warn!(server, length, limit, "a message over the limit was dropped");
+                if !shared.act(|state, effects| state.too_long(&head, &tail, &why, effects)) {
+                    return why;
+                }
+            }
+            Ok(None) => return "closed its output".to_owned(),
+            Err(error) => return format!("its output could not be read: {error}"),
+        }
+    }
+}
+
+async fn write(mut writer: Writer, mut outgoing: mpsc::Receiver<Bytes>) -> String {
+    let failed = |error: std::io::Error| format!("does not take input any more: {error}");
+    while let Some(first) = outgoing.recv().await {
+        let mut batch = BytesMut::new();
+        let mut large = None;
+        let mut next = Some(first);
+        while let Some(line) = next.take() {
+            if line.len() + batch.len() > BATCH {
+                large = Some(line);
+                break;
+            }
+            batch.extend_from_slice(&line);
+            next = outgoing.try_recv().ok();
+        }
+        for part in [Some(batch.freeze()), large].into_iter().flatten() {
+            if let Err(error) = writer.write_all(&part).await {
+                return failed(error);
+            }
+        }
+        if let Err(error) = writer.flush().await {
+            return failed(error);
+        }
+    }
+    "its hub is gone".to_owned()
+}
+
+/// The handshake, then the tools again whenever the server says that they changed.
+/// Comes back only when the handshake failed.
+async fn keep(shared: &Arc<Shared>, generation: u64, refetch: &Notify) -> String {
+    let begun = Instant::now();
+    if let Err(why) = handshake(shared, generation).await {
+        return why;
+    }
+    let server = &shared.options.name;
+    let (ms, tools) = (begun.elapsed().as_millis(), shared.act(|state, _| state.tool_count()));
+    tracing::debug!(server, generation, tools, ms, "ready");
+    loop {
+        refetch.notified().await;
+        let pages = match tool_pages(shared, generation).await {
+            Ok(pages) => pages,
+            Err(why) => {
+                tracing::warn!(server, why, "its tools changed but could not be listed again");
+                None
+            }
+        };
+        shared.act(|state, effects| state.refetched(generation, pages, effects));
+    }
+}
+
+async fn handshake(shared: &Arc<Shared>, generation: u64) -> Result<(), String> {
+    // Everything a client of ours may be able to do: the server is initialised once, for all.
+    let params = json!({
+        "protocolVersion": revision::LATEST_WITH_INITIALIZE,
+        "capabilities": {
+            "roots": { "listChanged": true },
+            "sampling": { "context": {}, "tools": {} },
+            "elicitation": { "form": {}, "url": {} },
+        },
+        "clientInfo": { "name": "gantry", "title": "Gantry", "version": env!("CARGO_PKG_VERSION") },
+    });
+    let answered = ask(shared, generation, "initialize", Some(&params.to_string())).await?;
+    let initialize = outcome(&answered, "initialize")?;
+    if frame::fields(initialize.get()).is_none() {
+        return Err("answered initialize with something that is not an object".to_owned());
+    }
+    shared.act(|state, _| {
+        state.write(frame::notification("notifications/initialized", None));
+    });
+    let pages =
+        if declares(&initialize, "tools") { tool_pages(shared, generation).await? } else { None };
+    let now = Instant::now();
+    shared.act(|state, effects| state.ready(generation, initialize, pages, now, effects));
+    Ok(())
+}
+
+/// Every page of `tools/list`; `None` from a server that does not know the method after all.
+async fn tool_pages(shared: &Arc<Shared>, generation: u64) -> Result<Option<Vec<Page>>, String> {
+    let mut pages: Vec<Page> = Vec::new();
+    let mut cursor: Option<String> = None;
+    while pages.len() < PAGES {
+        let params = cursor.as_ref().map(|cursor| format!(r#"{{"cursor":{cursor}}}"#));
+        let answered = ask(shared, generation, "tools/list", params.as_deref()).await?;
+        let unknown = answered.kind() == Kind::Error
+            && answered.outcome().and_then(|error| frame::field(error, "code"))
+                == Some(&METHOD_NOT_FOUND.to_string());
+        if unknown && pages.is_empty() {
+            return Ok(None);
+        }
+        let page = outcome(&answered, "tools/list")?;
+        if frame::fields(page.get()).is_none() {
+            return Err("answered tools/list with something that is not an object".to_owned());
+        }
+        let next = frame::field(page.get(), "nextCursor").filter(|next| *next != "\"\"");
+        let next = next.map(str::to_owned);
+        pages.push(page);
+        if next.is_none() || next == cursor {
+            return Ok(Some(pages));
+        }
+        cursor = next;
+    }
+    Err(format!("tools/list has more than {PAGES} pages"))
+}
+
+async fn ask(
+    shared: &Arc<Shared>,
+    generation: u64,
+    method: &str,
+    params: Option<&str>,
+) -> Result<Envelope, String> {
+    let asked = shared.act(|state, _| state.ask(Some(generation), method, params, false))?;
+    answer(shared, asked).await
+}
+
+fn outcome(answered: &Envelope, method: &str) -> Result<Box<RawValue>, String> {
+    let outcome = answered.outcome().unwrap_or("null");
+    if answered.kind() == Kind::Error {
+        let message = frame::field(outcome, "message").and_then(frame::string);
+        let message = message.unwrap_or_else(|| outcome.to_owned());
+        return Err(format!("answered {method} with an error: {message}"));
+    }
+    serde_json::from_str(outcome).map_err(|error| format!("answered {method} wrongly: {error}"))
+}
+
+/// Tells the server when nobody waits any more for one of our own requests.
+struct Waiting<'a> {
+    shared: &'a Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.act(|state, _| state.abandon(self.id, "no longer needed"));
+    }
+}
+
+/// The answer to a request of our own. Dropping this cancels the request.
+pub(super) async fn answer(
+    shared: &Arc<Shared>,
+    (id, receiver): (u64, oneshot::Receiver<Envelope>),
+) -> Result<Envelope, String> {
+    let _waiting = Waiting { shared, id };
+    receiver.await.map_err(|_| shared.act(|state, _| state.why_not_ready()))
+}
+
+pub(super) async fn clock(hub: WeakShared, mut due: watch::Receiver<Option<Instant>>) {
+    loop {
+        let next = *due.borrow_and_update();
+        let over = async {
+            match next {
+                Some(next) => tokio::time::sleep_until(next).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // The sender lives in the hub.
+            changed = due.changed() => if changed.is_err() { return },
+            () = over => match hub.upgrade() {
+                Some(shared) => shared.act(|state, effects| state.expire(Instant::now(), effects)),
+                None => return,
+            },
+        }
+    }
+}
+
+impl super::State {
+    /// Finds the call that a message over the limit would have answered and fails it;
+    /// `false` when it cannot be told which one.
+    fn too_long(
+        &mut self,
+        head: &[u8],
+        tail: &[u8],
+        why: &str,
+        effects: &mut super::Effects,
+    ) -> bool {
+        let ends = [String::from_utf8_lossy(head), String::from_utf8_lossy(tail)];
+        let named = |id: &u64| {
+            let id = id.to_string();
+            ends.iter().any(|end| {
+                end.match_indices("\"id\"").any(|(at, key)| {
+                    let rest = end[at + key.len()..].trim_start_matches([' ', ':']);
+                    rest.strip_prefix(id.as_str())
+                        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+                })
+            })
+        };
+        let found = self.calls.keys().copied().find(named);
+        let Some((_, call)) = found.and_then(|id| self.calls.remove_entry(&id)) else {
+            return false;
+        };
+        if let Caller::Client { key, id } = call.caller {
+            if let Some(client) = self.clients.get_mut(&key) {
+                client.calls.remove(&id);
+            }
+            let why = format!("the server `{}` {why}", self.name);
+            let line = frame::error(&id, frame::INTERNAL_ERROR, &why, None).freeze();
+            self.deliver(key, line, Some(id), true, effects);
+        }
+        true
+    }
+}

@@ -1,0 +1,326 @@
+//! What a client says: answered here, passed on, held, or refused.
+
+use super::state::{
+    Call, Caller, ClientKey, Effects, FIRST_LIST_WAIT, LEVELS, Link, State, refusal,
+};
+use crate::{
+    Envelope, Kind,
+    frame::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNAVAILABLE},
+    revision,
+};
+use bytes::Bytes;
+use serde_json::json;
+use std::ops::Range;
+use tokio::time::Instant;
+
+/// Methods that list something, the member of their result, and the capability they belong to.
+const LISTS: [(&str, &str, &str); 4] = [
+    ("tools/list", "tools", "tools"),
+    ("prompts/list", "prompts", "prompts"),
+    ("resources/list", "resources", "resources"),
+    ("resources/templates/list", "resourceTemplates", "resources"),
+];
+
+/// What a client is told of a server of which nothing is known yet.
+const GUESSED_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{}}"#;
+
+impl State {
+    /// Takes one message of a client.
+    pub fn from_client(
+        &mut self,
+        key: ClientKey,
+        message: Envelope,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<(), Bytes> {
+        let id = message.id().unwrap_or("null");
+        if !self.clients.contains_key(&key) {
+            let why = "this client was detached as it did not read its messages; connect again";
+            return Err(frame::error(id, UNAVAILABLE, why, None).freeze());
+        }
+        match message.kind() {
+            Kind::Request => {
+                let busy =
+                    self.clients.get(&key).is_some_and(|client| client.calls.contains_key(id))
+                        || self
+                            .held
+                            .iter()
+                            .any(|held| held.key == key && held.message.id() == Some(id));
+                if busy {
+                    let why = "a request with this id is still running";
+                    return Err(frame::error(id, INVALID_REQUEST, why, None).freeze());
+                }
+                self.request(key, message, now, effects);
+            }
+            Kind::Notification => self.notification(key, &message, effects),
+            Kind::Result | Kind::Error => self.answer(key, &message),
+        }
+        Ok(())
+    }
+
+    /// A request, new or held until now.
+    pub(super) fn request(
+        &mut self,
+        key: ClientKey,
+        message: Envelope,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        let id = message.id().unwrap_or("null");
+        let reply = |line: bytes::BytesMut| (line.freeze(), Some(id.to_owned()));
+        let (line, concerning) = match message.method() {
+            "initialize" => reply(self.initialize(key, &message)),
+            "ping" => reply(frame::result(id, "{}")),
+            // The place of revision 2026-07-28. A plain -32601 is what makes a client that
+            // knows both eras fall back to `initialize`.
+            "server/discover" => {
+                reply(frame::error(id, METHOD_NOT_FOUND, "Method not found: server/discover", None))
+            }
+            "tools/list" => match self.tools(key, &message, effects) {
+                Some(line) => reply(line),
+                None => return self.list(key, message, now, effects),
+            },
+            "prompts/list" | "resources/list" | "resources/templates/list" => {
+                return self.list(key, message, now, effects);
+            }
+            "tools/call" => match self.refused_tool(&message) {
+                Some(error) => {
+                    let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+                    (Bytes::from(line), Some(id.to_owned()))
+                }
+                None => return self.pass_on(key, message, now + self.start_wait, effects),
+            },
+            _ => return self.pass_on(key, message, now + self.start_wait, effects),
+        };
+        self.deliver(key, line, concerning, true, effects);
+    }
+
+    fn initialize(&mut self, key: ClientKey, message: &Envelope) -> bytes::BytesMut {
+        let asked = message.param(&["protocolVersion"]).and_then(frame::string).unwrap_or_default();
+        let version = revision::negotiate(&asked);
+        let abilities =
+            message.param(&["capabilities"]).and_then(frame::fields).unwrap_or_default();
+        let guessed = self.known.is_none();
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.abilities = abilities
+                .into_iter()
+                .filter(|(_, value)| value.get() != "null")
+                .map(|(name, _)| name.into_owned())
+                .collect();
+            client.initialized = true;
+            client.guessed = guessed;
+            let has_roots = client.abilities.contains("roots");
+            if has_roots && std::mem::take(&mut self.roots_wanted) {
+                // The server asked before anybody could answer; now it is worth asking again.
+                self.write(frame::notification("notifications/roots/list_changed", None));
+            }
+        }
+        let id = message.id().unwrap_or("null");
+        let Some(known) = &self.known else {
+            let name = json!({ "name": self.name, "version": env!("CARGO_PKG_VERSION") });
+            let result = format!(
+                r#"{{"protocolVersion":"{version}","capabilities":{GUESSED_CAPABILITIES},"serverInfo":{name}}}"#
+            );
+            return frame::result(id, &result);
+        };
+        let result = known.catalogue.initialize.get();
+        let version = format!("\"{version}\"");
+        match frame::field(result, "protocolVersion") {
+            Some(theirs) => {
+                let start = theirs.as_ptr() as usize - result.as_ptr() as usize;
+                let mut edits = [(start..start + theirs.len(), version.as_str())];
+                let result = frame::splice(result.as_bytes(), &mut edits);
+                frame::result(id, &String::from_utf8_lossy(&result))
+            }
+            None => frame::result(id, result),
+        }
+    }
+
+    /// The answer to `tools/list`, when it is known.
+    fn tools(
+        &mut self,
+        key: ClientKey,
+        message: &Envelope,
+        effects: &mut Effects,
+    ) -> Option<bytes::BytesMut> {
+        let id = message.id()?;
+        let known = self.known.as_ref()?;
+        let tools = known.tools.clone()?;
+        if message.param(&["cursor"]).is_some() {
+            let why = "unknown cursor: all tools are on the first page";
+            return Some(frame::error(id, INVALID_PARAMS, why, None));
+        }
+        let count = known.catalogue.tools.len();
+        let client = self.clients.get_mut(&key)?;
+        client.listed = true;
+        effects.served = Some(client.served.clone());
+        self.receipts.set(&client.label, count);
+        Some(frame::result(id, &tools))
+    }
+
+    /// A question for a list that the server itself has to answer. As long as nothing
+    /// is known it waits only shortly: an agent that waits longer runs without us.
+    fn list(&mut self, key: ClientKey, message: Envelope, now: Instant, effects: &mut Effects) {
+        let nothing = match &self.known {
+            None => self.is_starting(),
+            // The client was promised more than there is; it must not get an error for it.
+            Some(known) => {
+                let guessed = self.clients.get(&key).is_some_and(|client| client.guessed);
+                let capability = LISTS.iter().find(|list| list.0 == message.method());
+                if guessed && capability.is_some_and(|list| !known.declares(list.2)) {
+                    self.answer_empty(key, &message, effects);
+                    return;
+                }
+                false
+            }
+        };
+        let wait = if nothing { FIRST_LIST_WAIT.min(self.start_wait) } else { self.start_wait };
+        self.pass_on(key, message, now + wait, effects);
+    }
+
+    fn answer_empty(&mut self, key: ClientKey, message: &Envelope, effects: &mut Effects) {
+        let member =
+            LISTS.iter().find(|list| list.0 == message.method()).map_or("tools", |list| list.1);
+        let id = message.id().unwrap_or("null");
+        let line = frame::result(id, &format!(r#"{{"{member}":[]}}"#));
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.listed |= message.method() == "tools/list";
+        }
+        self.deliver(key, line.freeze(), Some(id.to_owned()), true, effects);
+    }
+
+    /// Answers a list that waited in vain for a server of which nothing is known with an
+    /// empty one; a `list_changed` follows when the server is ready.
+    pub(super) fn answer_empty_list(
+        &mut self,
+        key: ClientKey,
+        message: &Envelope,
+        effects: &mut Effects,
+    ) -> bool {
+        let is_list = LISTS.iter().any(|list| list.0 == message.method());
+        let unknown = self.known.is_none() && self.is_starting() && is_list;
+        if unknown {
+            self.answer_empty(key, message, effects);
+        }
+        unknown
+    }
+
+    fn refused_tool(&self, message: &Envelope) -> Option<serde_json::Value> {
+        if self.filter.is_open() {
+            return None;
+        }
+        let name = message.param(&["name"]).and_then(frame::string)?;
+        (!self.filter.passes(&name)).then(|| refusal(&self.name, &name))
+    }
+
+    /// Passes a request on, or holds it until the server is up.
+    fn pass_on(
+        &mut self,
+        key: ClientKey,
+        message: Envelope,
+        until: Instant,
+        effects: &mut Effects,
+    ) {
+        match &self.link {
+            Link::Up(upstream) if upstream.ready => self.forward(key, &message, effects),
+            Link::Down { starting: false, why } => {
+                let id = message.id().unwrap_or("null");
+                let line = self.unavailable(id, why).freeze();
+                self.deliver(key, line, Some(id.to_owned()), true, effects);
+            }
+            _ => self.hold(key, message, until, effects),
+        }
+    }
+
+    fn forward(&mut self, key: ClientKey, message: &Envelope, effects: &mut Effects) {
+        let Some((id, id_span)) = message.id().zip(message.id_span()) else { return };
+        let (method, ours) = (message.method(), self.fresh_id());
+        let uri = message.param(&["uri"]).and_then(frame::string);
+        if method == "resources/unsubscribe"
+            && let Some(uri) = &uri
+            && self.unsubscribe(key, uri)
+        {
+            let line = frame::result(id, "{}").freeze();
+            return self.deliver(key, line, Some(id.to_owned()), true, effects);
+        }
+        let number = ours.to_string();
+        let mut edits: Vec<(Range<usize>, &str)> = vec![(id_span, &number)];
+        let token = message.param(&["_meta", "progressToken"]);
+        if let Some(token) = token {
+            edits.push((message.span(token), &number));
+        }
+        let level;
+        if method == "logging/setLevel"
+            && let Some(raw) = message.param(&["level"])
+            && let Some(index) = LEVELS.iter().position(|name| raw.trim_matches('"') == *name)
+        {
+            if let Some(client) = self.clients.get_mut(&key) {
+                client.level = Some(index);
+            }
+            // The server has one level for all: the most talkative one that anybody wants.
+            // What a client did not ask for is left out on the way to it.
+            level = format!("\"{}\"", LEVELS[self.lowest_level().unwrap_or(index)]);
+            edits.push((message.span(raw), &level));
+        }
+        let mut subscribes = None;
+        if method == "resources/subscribe"
+            && let (Some(uri), Some(client)) = (uri, self.clients.get_mut(&key))
+            && client.subscriptions.insert(uri.clone())
+        {
+            subscribes = Some(uri);
+        }
+        if !self.write(frame::splice(&message.line, &mut edits)) {
+            if let (Some(uri), Some(client)) = (subscribes, self.clients.get_mut(&key)) {
+                client.subscriptions.remove(&uri);
+            }
+            let line = self.unavailable(id, "its input is full").freeze();
+            return self.deliver(key, line, Some(id.to_owned()), true, effects);
+        }
+        let caller = Caller::Client { key, id: id.to_owned() };
+        let token = token.map(str::to_owned);
+        self.calls.insert(ours, Call { caller, token, work: true, subscribes });
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.calls.insert(id.to_owned(), ours);
+        }
+    }
+
+    /// Takes a subscription back; whether somebody else still needs it.
+    fn unsubscribe(&mut self, key: ClientKey, uri: &str) -> bool {
+        let was = self.clients.get_mut(&key).is_some_and(|client| client.subscriptions.remove(uri));
+        was && self.clients.values().any(|other| other.subscriptions.contains(uri))
+    }
+
+    fn notification(&mut self, key: ClientKey, message: &Envelope, effects: &mut Effects) {
+        match message.method() {
+            // The server has had one.
+            "notifications/initialized" => {}
+            "notifications/cancelled" => {
+                let Some(request) = message.param(&["requestId"]) else { return };
+                let notice = |ours: u64| {
+                    let ours = ours.to_string();
+                    frame::splice(&message.line, &mut [(message.span(request), &ours)])
+                };
+                self.cancel_with(key, request, notice, effects);
+            }
+            _ => {
+                // A server that is not there yet asks anew when it is.
+                if matches!(&self.link, Link::Up(upstream) if upstream.ready) {
+                    self.write(frame::splice(&message.line, &mut []));
+                }
+            }
+        }
+    }
+
+    /// The answer to something the server asked of this client.
+    fn answer(&mut self, key: ClientKey, message: &Envelope) {
+        let ours = message.id().and_then(|id| id.parse::<u64>().ok());
+        let asked = ours.filter(|ours| self.asked.get(ours).is_some_and(|asked| asked.key == key));
+        let Some((asked, span)) =
+            asked.and_then(|ours| self.asked.remove(&ours)).zip(message.id_span())
+        else {
+            tracing::debug!(server = %self.name, "an answer to nothing that was asked, ignored");
+            return;
+        };
+        self.write(frame::splice(&message.line, &mut [(span, &asked.id)]));
+    }
+}

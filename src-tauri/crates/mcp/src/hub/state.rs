@@ -1,0 +1,590 @@
+//! Everything a hub knows, and the decisions that concern no message.
+
+use super::{HubOptions, Phase};
+use crate::{
+    Envelope, ToolFilter,
+    catalogue::{Known, Page},
+    frame::{self, CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, UNAVAILABLE},
+    outlet::{Outlet, ToClient},
+};
+use bytes::{Bytes, BytesMut};
+use serde_json::{json, value::RawValue};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long the first question for a list waits when nothing is known: agents give a
+/// server about a second before they run their turn without it.
+pub(super) const FIRST_LIST_WAIT: Duration = Duration::from_millis(800);
+/// Calls that wait for the server to come up.
+const HELD_CALLS: usize = 1024;
+/// Bytes in calls that wait.
+const HELD_BYTES: usize = 64 * 1024 * 1024;
+/// Progress tokens remembered after their call was answered (a task goes on).
+const RETIRED_TOKENS: usize = 1024;
+/// Labels of which the receipt is remembered.
+const RECEIPTS: usize = 4096;
+
+/// A client of this hub; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ClientKey(pub u64);
+
+/// What is to be done once the lock is released.
+#[derive(Default)]
+pub(super) struct Effects {
+    pub deliveries: Vec<(ClientKey, Arc<dyn Outlet>, ToClient)>,
+    pub phase: Option<(u64, Phase)>,
+    pub served: Option<watch::Sender<bool>>,
+}
+
+/// The connection, or why there is none.
+pub(super) enum Link {
+    Down { why: String, starting: bool },
+    Up(Upstream),
+}
+
+pub(super) struct Upstream {
+    pub generation: u64,
+    pub ready: bool,
+    pub out: mpsc::Sender<Bytes>,
+    /// Ends the future that carries this connection.
+    pub stop: CancellationToken,
+    /// Asks that future to fetch the tools again.
+    pub refetch: Arc<Notify>,
+}
+
+/// A client's say on the severity of log messages, least severe first.
+pub(super) const LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+pub(super) struct Attached {
+    pub label: String,
+    pub outlet: Arc<dyn Outlet>,
+    pub served: watch::Sender<bool>,
+    /// What the client can do: `roots`, `sampling`, `elicitation`.
+    pub abilities: HashSet<String>,
+    pub initialized: bool,
+    /// It was told more capabilities than the server may have, as nothing was known.
+    pub guessed: bool,
+    /// It has been told a list of tools.
+    pub listed: bool,
+    /// Index into [`LEVELS`].
+    pub level: Option<usize>,
+    pub subscriptions: HashSet<String>,
+    /// Its calls in flight: raw id → ours.
+    pub calls: HashMap<String, u64>,
+}
+
+pub(super) enum Caller {
+    Client {
+        key: ClientKey,
+        id: String,
+    },
+    Own(oneshot::Sender<Envelope>),
+    /// Nobody waits for the answer.
+    Nobody,
+}
+
+pub(super) struct Call {
+    pub caller: Caller,
+    /// The client's own progress token, raw.
+    pub token: Option<String>,
+    /// It does the user's work, so that questions of the server may belong to it.
+    pub work: bool,
+    /// The resource that it subscribes to; taken back when the server refuses.
+    pub subscribes: Option<String>,
+}
+
+/// A request of the server that a client is to answer.
+pub(super) struct Asked {
+    pub key: ClientKey,
+    /// The server's id, raw.
+    pub id: String,
+    pub concerning: Option<String>,
+}
+
+/// A client's request that waits for the server.
+pub(super) struct Held {
+    pub key: ClientKey,
+    pub message: Envelope,
+    pub until: Instant,
+}
+
+pub(super) struct Receipts {
+    counts: HashMap<String, usize>,
+    order: VecDeque<String>,
+}
+
+impl Receipts {
+    pub fn get(&self, label: &str) -> Option<usize> {
+        self.counts.get(label).copied()
+    }
+
+    pub fn set(&mut self, label: &str, tools: usize) {
+        if self.counts.insert(label.to_owned(), tools).is_none() {
+            self.order.push_back(label.to_owned());
+        }
+        while self.order.len() > RECEIPTS {
+            if let Some(oldest) = self.order.pop_front() {
+                self.counts.remove(&oldest);
+            }
+        }
+    }
+}
+
+pub(super) struct State {
+    pub name: String,
+    pub filter: ToolFilter,
+    pub start_wait: Duration,
+    pub link: Link,
+    /// The newest generation that ever connected.
+    pub newest: Option<u64>,
+    pub known: Option<Known>,
+    pub clients: BTreeMap<ClientKey, Attached>,
+    pub calls: BTreeMap<u64, Call>,
+    pub retired: VecDeque<(u64, ClientKey, String)>,
+    pub asked: HashMap<u64, Asked>,
+    pub held: VecDeque<Held>,
+    pub receipts: Receipts,
+    /// A `tools/list_changed` that waits until the tools have been fetched again.
+    pub change: Option<Bytes>,
+    /// The server asked for roots when no client had any.
+    pub roots_wanted: bool,
+    next: u64,
+    sequence: u64,
+}
+
+/// The JSON-RPC error object for a tool that is switched off.
+pub(super) fn refusal(server: &str, tool: &str) -> serde_json::Value {
+    json!({
+        "code": INVALID_PARAMS,
+        "message": format!("the tool `{tool}` of the server `{server}` is switched off in its tool filter"),
+        "data": { "server": server, "tool": tool },
+    })
+}
+
+/// Tells the server that one of our requests is of no use any more.
+pub(super) fn cancelled(id: u64, reason: &str) -> BytesMut {
+    let params = json!({ "requestId": id, "reason": reason }).to_string();
+    frame::notification("notifications/cancelled", Some(&params))
+}
+
+impl State {
+    pub fn new(options: &HubOptions) -> Self {
+        Self {
+            name: options.name.clone(),
+            filter: options.filter.clone(),
+            start_wait: options.start_wait,
+            link: Link::Down { why: "starting".into(), starting: true },
+            newest: None,
+            known: None,
+            clients: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            retired: VecDeque::new(),
+            asked: HashMap::new(),
+            held: VecDeque::new(),
+            receipts: Receipts { counts: HashMap::new(), order: VecDeque::new() },
+            change: None,
+            roots_wanted: false,
+            next: 1,
+            sequence: 0,
+        }
+    }
+
+    pub fn fresh_id(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn set_phase(&mut self, phase: Phase, effects: &mut Effects) {
+        self.sequence += 1;
+        effects.phase = Some((self.sequence, phase));
+    }
+
+    pub fn tool_count(&self) -> usize {
+        self.known.as_ref().map_or(0, |known| known.catalogue.tools.len())
+    }
+
+    /// Whether it is worth waiting: there is no usable connection yet, but one is on its way.
+    pub fn is_starting(&self) -> bool {
+        match &self.link {
+            Link::Down { starting, .. } => *starting,
+            Link::Up(upstream) => !upstream.ready,
+        }
+    }
+
+    pub fn why_not_ready(&self) -> String {
+        let name = &self.name;
+        match &self.link {
+            Link::Down { why, starting: true } => {
+                format!("the server `{name}` is not ready yet: {why}; try again shortly")
+            }
+            Link::Down { why, starting: false } => {
+                format!("the server `{name}` is not running: {why}")
+            }
+            Link::Up(upstream) if !upstream.ready => {
+                format!(
+                    "the server `{name}` is starting and has not listed its tools yet; try again shortly"
+                )
+            }
+            Link::Up(_) => {
+                format!("the server `{name}` takes no more messages now; try again shortly")
+            }
+        }
+    }
+
+    /// An error of the hub about the server's state.
+    pub fn unavailable(&self, id: &str, why: &str) -> BytesMut {
+        let message = self.why_not_ready();
+        frame::error(id, UNAVAILABLE, &message, Some(json!({ "server": self.name, "reason": why })))
+    }
+
+    // The connection.
+
+    /// A connection begins. `None` when a newer one is known already.
+    pub fn connected(&mut self, upstream: Upstream, effects: &mut Effects) -> bool {
+        let generation = upstream.generation;
+        if self.newest.is_some_and(|newest| newest >= generation) {
+            return false;
+        }
+        if let Link::Up(_) = self.link {
+            self.drop_link("was replaced by a newer start", true, effects);
+        }
+        self.newest = Some(generation);
+        self.link = Link::Up(upstream);
+        self.set_phase(Phase::Handshake { generation }, effects);
+        true
+    }
+
+    pub fn disconnected(&mut self, generation: u64, why: &str, effects: &mut Effects) {
+        if matches!(&self.link, Link::Up(upstream) if upstream.generation == generation) {
+            // Whether it comes back is for its owner to say; until then calls wait.
+            self.drop_link(why, true, effects);
+        }
+    }
+
+    pub fn announce_down(&mut self, why: &str, starting: bool, effects: &mut Effects) {
+        self.drop_link(why, starting, effects);
+    }
+
+    fn drop_link(&mut self, why: &str, starting: bool, effects: &mut Effects) {
+        let link = Link::Down { why: why.to_owned(), starting };
+        let lost = matches!(std::mem::replace(&mut self.link, link), Link::Up(up) if { up.stop.cancel(); true });
+        self.set_phase(Phase::Down(why.to_owned()), effects);
+        if lost {
+            let message = format!(
+                "the server `{}` ended during the call: {why}. The call was not repeated; whether it took effect is not known",
+                self.name
+            );
+            let data = json!({ "server": self.name, "reason": why });
+            for (_, call) in std::mem::take(&mut self.calls) {
+                if let Caller::Client { key, id } = call.caller {
+                    let line = frame::error(&id, UNAVAILABLE, &message, Some(data.clone()));
+                    if let Some(client) = self.clients.get_mut(&key) {
+                        client.calls.remove(&id);
+                    }
+                    self.deliver(key, line.freeze(), Some(id), true, effects);
+                }
+            }
+            self.retired.clear();
+            // The clients' answers to these would reach a process that never asked.
+            for (ours, asked) in std::mem::take(&mut self.asked) {
+                let params = json!({ "requestId": ours, "reason": why }).to_string();
+                let line = frame::notification("notifications/cancelled", Some(&params)).freeze();
+                self.deliver(asked.key, line, asked.concerning, false, effects);
+            }
+            self.change = None;
+        }
+        if !starting {
+            for held in std::mem::take(&mut self.held) {
+                self.refuse_held(&held, effects);
+            }
+        }
+    }
+
+    /// The handshake is done: the server is usable from here on.
+    pub fn ready(
+        &mut self,
+        generation: u64,
+        initialize: Box<RawValue>,
+        pages: Option<Vec<Page>>,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        match &mut self.link {
+            Link::Up(upstream) if upstream.generation == generation => upstream.ready = true,
+            _ => return,
+        }
+        self.known = Some(Known::new(initialize, pages.as_deref(), &self.filter));
+        self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
+        self.replay();
+        // Before the held calls: who asked for the list and still waits needs no second reason.
+        let lists = [("tools", true), ("prompts", false), ("resources", false)];
+        for (list, is_tools) in lists {
+            let declared = self.known.as_ref().is_some_and(|known| known.declares(list));
+            let line =
+                frame::notification(&format!("notifications/{list}/list_changed"), None).freeze();
+            let told: Vec<ClientKey> = self
+                .clients
+                .iter()
+                .filter(|(_, client)| {
+                    client.initialized
+                        && (declared || client.guessed)
+                        && (client.listed || !is_tools || client.guessed)
+                })
+                .map(|(key, _)| *key)
+                .collect();
+            for key in told {
+                self.deliver(key, line.clone(), None, false, effects);
+            }
+        }
+        for held in std::mem::take(&mut self.held) {
+            self.request(held.key, held.message, now, effects);
+        }
+    }
+
+    /// The tools were fetched again after a `list_changed`.
+    pub fn refetched(&mut self, generation: u64, pages: Option<Vec<Page>>, effects: &mut Effects) {
+        if !matches!(&self.link, Link::Up(upstream) if upstream.generation == generation && upstream.ready)
+        {
+            return;
+        }
+        if let (Some(pages), Some(known)) = (pages, &self.known) {
+            let initialize = known.catalogue.initialize.clone();
+            self.known = Some(Known::new(initialize, Some(&pages), &self.filter));
+            self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
+        }
+        if let Some(line) = self.change.take() {
+            self.broadcast(&line, effects);
+        }
+    }
+
+    /// What clients had asked a process that no longer lives: log level, subscriptions.
+    fn replay(&mut self) {
+        if let Some(level) = self.lowest_level()
+            && self.known.as_ref().is_some_and(|known| known.declares("logging"))
+        {
+            let params = json!({ "level": LEVELS[level] }).to_string();
+            self.tell("logging/setLevel", &params);
+        }
+        let resources: HashSet<String> =
+            self.clients.values().flat_map(|client| client.subscriptions.iter().cloned()).collect();
+        for uri in resources {
+            self.tell("resources/subscribe", &json!({ "uri": uri }).to_string());
+        }
+    }
+
+    pub fn lowest_level(&self) -> Option<usize> {
+        self.clients.values().filter_map(|client| client.level).min()
+    }
+
+    // Our own requests.
+
+    /// Sends a request of our own. With a generation only on that connection, else only
+    /// on one that is ready.
+    pub fn ask(
+        &mut self,
+        generation: Option<u64>,
+        method: &str,
+        params: Option<&str>,
+        work: bool,
+    ) -> Result<(u64, oneshot::Receiver<Envelope>), String> {
+        let usable = match (&self.link, generation) {
+            (Link::Up(upstream), Some(generation)) => upstream.generation == generation,
+            (Link::Up(upstream), None) => upstream.ready,
+            (Link::Down { .. }, _) => false,
+        };
+        if !usable {
+            return Err(self.why_not_ready());
+        }
+        let id = self.fresh_id();
+        if !self.write(frame::request(id, method, params)) {
+            return Err(self.why_not_ready());
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.calls
+            .insert(id, Call { caller: Caller::Own(sender), token: None, work, subscribes: None });
+        Ok((id, receiver))
+    }
+
+    /// A request whose answer nobody needs.
+    pub fn tell(&mut self, method: &str, params: &str) {
+        let id = self.fresh_id();
+        if self.write(frame::request(id, method, Some(params))) {
+            self.calls.insert(
+                id,
+                Call { caller: Caller::Nobody, token: None, work: false, subscribes: None },
+            );
+        }
+    }
+
+    /// Forgets a call of ours and tells the server.
+    pub fn abandon(&mut self, id: u64, reason: &str) {
+        if self.calls.remove(&id).is_some() {
+            self.write(cancelled(id, reason));
+        }
+    }
+
+    /// Hands a message to the writer; `false` when it is full or gone.
+    pub fn write(&mut self, message: BytesMut) -> bool {
+        match &self.link {
+            Link::Up(upstream) => upstream.out.try_send(frame::to_line(message)).is_ok(),
+            Link::Down { .. } => false,
+        }
+    }
+
+    // The clients.
+
+    pub fn attach(
+        &mut self,
+        label: &str,
+        outlet: Arc<dyn Outlet>,
+        served: watch::Sender<bool>,
+    ) -> ClientKey {
+        let key = ClientKey(self.fresh_id());
+        let client = Attached {
+            label: label.to_owned(),
+            outlet,
+            served,
+            abilities: HashSet::new(),
+            initialized: false,
+            guessed: false,
+            listed: false,
+            level: None,
+            subscriptions: HashSet::new(),
+            calls: HashMap::new(),
+        };
+        self.clients.insert(key, client);
+        key
+    }
+
+    /// The client is gone: nothing of it stays, here or in the server.
+    pub fn detach(&mut self, key: ClientKey, why: &str, _effects: &mut Effects) {
+        let Some(client) = self.clients.remove(&key) else { return };
+        for id in client.calls.into_values() {
+            self.abandon(id, why);
+        }
+        self.held.retain(|held| held.key != key);
+        self.retired.retain(|(_, owner, _)| *owner != key);
+        let open: Vec<u64> = self
+            .asked
+            .iter()
+            .filter(|(_, asked)| asked.key == key)
+            .map(|(ours, _)| *ours)
+            .collect();
+        for ours in open {
+            if let Some(asked) = self.asked.remove(&ours) {
+                self.write(frame::error(&asked.id, INTERNAL_ERROR, why, None));
+            }
+        }
+        for uri in client.subscriptions {
+            if !self.clients.values().any(|other| other.subscriptions.contains(&uri)) {
+                self.tell("resources/unsubscribe", &json!({ "uri": uri }).to_string());
+            }
+        }
+    }
+
+    pub fn deliver(
+        &self,
+        key: ClientKey,
+        line: Bytes,
+        concerning: Option<String>,
+        last: bool,
+        effects: &mut Effects,
+    ) {
+        if let Some(client) = self.clients.get(&key) {
+            let message = ToClient { line, concerning, last };
+            effects.deliveries.push((key, client.outlet.clone(), message));
+        }
+    }
+
+    pub fn broadcast(&self, line: &Bytes, effects: &mut Effects) {
+        for (key, client) in &self.clients {
+            if client.initialized {
+                self.deliver(*key, line.clone(), None, false, effects);
+            }
+        }
+    }
+
+    // Waiting.
+
+    pub fn hold(
+        &mut self,
+        key: ClientKey,
+        message: Envelope,
+        until: Instant,
+        effects: &mut Effects,
+    ) {
+        let bytes: usize = self.held.iter().map(|held| held.message.line.len()).sum();
+        let held = Held { key, message, until };
+        if self.held.len() >= HELD_CALLS || bytes + held.message.line.len() > HELD_BYTES {
+            self.refuse_held(&held, effects);
+        } else {
+            self.held.push_back(held);
+        }
+    }
+
+    pub fn refuse_held(&self, held: &Held, effects: &mut Effects) {
+        let id = held.message.id().unwrap_or("null");
+        let why = match &self.link {
+            Link::Down { why, .. } => why.as_str(),
+            Link::Up(_) => "starting",
+        };
+        let line = self.unavailable(id, why).freeze();
+        self.deliver(held.key, line, Some(id.to_owned()), true, effects);
+    }
+
+    pub fn next_due(&self) -> Option<Instant> {
+        self.held.iter().map(|held| held.until).min()
+    }
+
+    /// Ends the waits that are over.
+    pub fn expire(&mut self, now: Instant, effects: &mut Effects) {
+        let (over, on): (VecDeque<Held>, VecDeque<Held>) =
+            std::mem::take(&mut self.held).into_iter().partition(|held| held.until <= now);
+        self.held = on;
+        for held in over {
+            if !self.answer_empty_list(held.key, &held.message, effects) {
+                self.refuse_held(&held, effects);
+            }
+        }
+    }
+
+    /// Cancels a client's request, wherever it is. `notice` makes the message for the
+    /// server out of our id.
+    pub fn cancel_with(
+        &mut self,
+        key: ClientKey,
+        request: &str,
+        notice: impl FnOnce(u64) -> BytesMut,
+        effects: &mut Effects,
+    ) {
+        let flying = self.clients.get_mut(&key).and_then(|client| client.calls.remove(request));
+        let waiting = |held: &Held| held.key == key && held.message.id() == Some(request);
+        if let Some(id) = flying {
+            self.calls.remove(&id);
+            self.write(notice(id));
+        } else if let Some(position) = self.held.iter().position(waiting) {
+            self.held.remove(position);
+        } else {
+            return;
+        }
+        // Clients ignore this; it lets go of a transport that waits for the response.
+        let line = frame::error(request, CANCELLED, "the client cancelled the request", None);
+        self.deliver(key, line.freeze(), Some(request.to_owned()), true, effects);
+    }
+
+    pub fn retire(&mut self, id: u64, key: ClientKey, token: String) {
+        if self.retired.len() >= RETIRED_TOKENS {
+            self.retired.pop_front();
+        }
+        self.retired.push_back((id, key, token));
+    }
+}
