@@ -1,1 +1,132 @@
-//! x
+//! The client side of the Agent Client Protocol over any byte stream. Knows no
+//! process: it gets a reader and a writer.
+//!
+//! The official crate does the JSON-RPC; this crate adds what a host of many
+//! agents needs:
+//!
+//! - **One ordered, bounded queue.** Updates, permission requests *and the
+//!   answers to our own requests* come out of one queue in the order in which
+//!   the agent wrote them, so that a turn's updates are all seen before its end.
+//! - **Nothing is lost.** Updates are carried as the raw `update` object, unknown kinds included.
+//! - **Nobody waits in the dispatch loop.** A permission request carries its
+//!   answerer; dropping it answers `cancelled`.
+//! - **Noise is survived.** Lines on standard output that are no messages are skipped and remembered.
+//!
+//! ```text
+//! reader ─► lines ─► official crate ─► queue ─► FromAgent::{Update, Permission, Answer}
+//! Peer::request ───► official crate ─► lines ─► writer
+//! ```
+
+#![deny(missing_docs)]
+
+mod facts;
+mod from_agent;
+mod lines;
+mod peer;
+mod problem;
+#[cfg(test)]
+mod tests;
+
+pub use facts::AgentFacts;
+pub use from_agent::{Answer, FromAgent, PermissionAsk};
+pub use peer::{ClientInfo, Opening, Peer, Written};
+pub use problem::{Disconnected, PeerError};
+
+use agent_client_protocol as sdk;
+use from_agent::Router;
+use lines::{Noise, WrittenRequests};
+use std::future::Future;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::{mpsc, watch},
+};
+
+/// Limits of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Messages that may wait in the queue before the agent's output is no
+    /// longer read.
+    pub queue: usize,
+    /// Longest line in bytes; a longer one is skipped.
+    pub line: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { queue: 256, line: 64 * 1024 * 1024 }
+    }
+}
+
+/// Connects to the agent behind these streams. The third part drives the
+/// connection: it must be run as a task, and it ends with the connection. The
+/// queue must be drained all the time, also while waiting for an answer.
+pub fn connect<R, W>(
+    reader: R,
+    writer: W,
+    limits: Limits,
+) -> (
+    Peer,
+    mpsc::Receiver<FromAgent>,
+    impl Future<Output = Result<(), Disconnected>> + Send + 'static,
+)
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let (queue, received) = mpsc::channel(limits.queue);
+    let (link_sender, link) = watch::channel(None);
+    let written = WrittenRequests::default();
+    let noise = Noise::default();
+    let peer = Peer::new(link, queue.downgrade(), written.clone(), noise.clone());
+    let driver = drive(reader, writer, limits, queue, link_sender, written, noise);
+    (peer, received, driver)
+}
+
+async fn drive<R, W>(
+    reader: R,
+    writer: W,
+    limits: Limits,
+    queue: mpsc::Sender<FromAgent>,
+    link: watch::Sender<Option<peer::Link>>,
+    written: WrittenRequests,
+    noise: Noise,
+) -> Result<(), Disconnected>
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let (ours, theirs) = sdk::Channel::duplex();
+    let (outgoing, incoming) = ours.into_parts();
+    let mut read =
+        Box::pin(lines::read(reader, incoming, queue.clone(), limits.line, noise.clone()));
+    let mut write = Box::pin(lines::write(writer, outgoing, written));
+    let mut connection =
+        Box::pin(sdk::Client.v1().name("gantry").with_handler(Router::new(queue)).connect_with(
+            theirs,
+            async move |connection: peer::Link| {
+                link.send_replace(Some(connection.clone()));
+                connection.incoming_closed().await;
+                link.send_replace(None);
+                Ok(())
+            },
+        ));
+    let (mut reading, mut writing) = (true, true);
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut connection => {
+                return ended.map_err(|error| Disconnected::Protocol(error.message));
+            }
+            // The end of the reader closes the connection's incoming side; what was read
+            // before is still delivered.
+            ended = &mut read, if reading => {
+                reading = false;
+                ended?;
+            }
+            ended = &mut write, if writing => {
+                writing = false;
+                ended?;
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What comes from the agent, in the order in which it wrote it.
+
+use crate::PeerError;
+use agent_client_protocol as sdk;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// One thing that the agent sent.
+#[derive(Debug)]
+pub enum FromAgent {
+    /// `session/update`.
+    Update {
+        /// The agent's id of the session.
+        session: String,
+        /// The raw `update` object, whatever its kind.
+        update: Value,
+    },
+    /// `session/request_permission`.
+    Permission(PermissionAsk),
+    /// The answer to one of our requests.
+    Answer(Answer),
+    /// Another notification.
+    Notification {
+        /// Its method.
+        method: String,
+        /// Its parameters.
+        params: Value,
+    },
+}
+
+/// The agent asks whether it may call a tool. Answer it once; dropping it
+/// answers `cancelled`.
+#[derive(Debug)]
+pub struct PermissionAsk {
+    /// The agent's id of the session.
+    pub session: String,
+    /// The raw `toolCall`.
+    pub tool_call: Value,
+    /// The raw options, in the agent's order.
+    pub options: Vec<Value>,
+    responder: Option<sdk::Responder<Value>>,
+}
+
+impl PermissionAsk {
+    /// Answers with an offered option. Whether it was offered is the caller's to check.
+    pub fn select(mut self, option_id: &str) {
+        self.respond(json!({ "outcome": { "outcome": "selected", "optionId": option_id } }));
+    }
+
+    /// Answers that the turn was cancelled.
+    pub fn cancel(mut self) {
+        self.respond(cancelled());
+    }
+
+    fn respond(&mut self, answer: Value) {
+        if let Some(responder) = self.responder.take() {
+            // The agent may be gone; then nobody waits for the answer.
+            if let Err(error) = responder.respond(answer) {
+                tracing::debug!(error = %error.message, "a permission answer was not sent");
+            }
+        }
+    }
+}
+
+impl Drop for PermissionAsk {
+    fn drop(&mut self) {
+        self.respond(cancelled());
+    }
+}
+
+fn cancelled() -> Value {
+    json!({ "outcome": { "outcome": "cancelled" } })
+}
+
+/// What is to happen with an answer.
+pub(crate) type Then = Box<dyn FnOnce(Result<Value, PeerError>) + Send>;
+
+/// The answer to one of our requests. Whoever drains the queue calls
+/// [`Answer::deliver`]; so what the asker does with it happens before the next
+/// message of the agent is looked at.
+pub struct Answer {
+    method: String,
+    result: Result<Value, PeerError>,
+    then: Then,
+}
+
+impl Answer {
+    pub(crate) fn new(method: String, result: Result<Value, PeerError>, then: Then) -> Self {
+        Self { method, result, then }
+    }
+
+    /// The request's method.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// Hands the answer to whoever asked.
+    pub fn deliver(self) {
+        (self.then)(self.result);
+    }
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer")
+            .field("method", &self.method)
+            .field("ok", &self.result.is_ok())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Puts what the agent sends into the queue.
+pub(crate) struct Router {
+    queue: mpsc::Sender<FromAgent>,
+}
+
+impl Router {
+    pub(crate) fn new(queue: mpsc::Sender<FromAgent>) -> Self {
+        Self { queue }
+    }
+
+    async fn push(&self, item: FromAgent) -> Result<(), sdk::Error> {
+        // A full queue holds the dispatch loop; the reader holds too (see `lines::read`).
+        self.queue
+            .send(item)
+            .await
+            .map_err(|_| sdk::Error::internal_error().data("nobody reads the queue any more"))
+    }
+
+    async fn request(
+        &self,
+        message: sdk::UntypedMessage,
+        responder: sdk::Responder<Value>,
+    ) -> Result<(), sdk::Error> {
+        let (method, mut params) = message.into_parts();
+        if method != "session/request_permission" {
+            // Not advertised (`fs/*`, `terminal/*`, `elicitation/*`), or unknown.
+            return responder.respond_with_error(sdk::Error::method_not_found().data(method));
+        }
+        let Some(session) = take_text(&mut params, "sessionId") else {
+            return responder
+                .respond_with_error(sdk::Error::invalid_params().data("`sessionId` is missing"));
+        };
+        let options = match params.get_mut("options").map(Value::take) {
+            Some(Value::Array(options)) => options,
+            _ => Vec::new(),
+        };
+        let tool_call = params.get_mut("toolCall").map(Value::take).unwrap_or_default();
+        let ask = PermissionAsk { session, tool_call, options, responder: Some(responder) };
+        self.push(FromAgent::Permission(ask)).await
+    }
+
+    async fn notification(&self, message: sdk::UntypedMessage) -> Result<(), sdk::Error> {
+        let (method, mut params) = message.into_parts();
+        if method == "session/update" {
+            let session = take_text(&mut params, "sessionId");
+            let update = params.get_mut("update").map(Value::take);
+            let (Some(session), Some(update)) = (session, update) else {
+                tracing::warn!("skipped an update without `sessionId` or `update`");
+                return Ok(());
+            };
+            return self.push(FromAgent::Update { session, update }).await;
+        }
+        self.push(FromAgent::Notification { method, params }).await
+    }
+}
+
+fn take_text(params: &mut Value, key: &str) -> Option<String> {
+    match params.get_mut(key)?.take() {
+        Value::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+impl sdk::HandleDispatchFrom<sdk::Agent> for Router {
+    async fn handle_dispatch_from(
+        &mut self,
+        message: sdk::Dispatch,
+        _connection: sdk::ConnectionTo<sdk::Agent>,
+    ) -> Result<sdk::Handled<sdk::Dispatch>, sdk::Error> {
+        match message {
+            sdk::Dispatch::Request(request, responder) => {
+                self.request(request, responder).await?;
+            }
+            sdk::Dispatch::Notification(notification) => self.notification(notification).await?,
+            // To whoever asked: `Peer::request` puts it into the queue.
+            response => return Ok(sdk::Handled::No { message: response, retry: false }),
+        }
+        Ok(sdk::Handled::Yes)
+    }
+
+    fn describe_chain(&self) -> impl std::fmt::Debug {
+        "gantry"
+    }
+}

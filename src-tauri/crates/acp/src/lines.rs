@@ -1,0 +1,197 @@
+//! Lines in and out: one JSON-RPC message each, with limits.
+
+use crate::{Disconnected, FromAgent};
+use agent_client_protocol as sdk;
+use futures::{StreamExt as _, channel::mpsc::UnboundedReceiver, channel::mpsc::UnboundedSender};
+use sdk::{RawJsonRpcId, RawJsonRpcMessage, TransportFrame};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
+    sync::{mpsc, oneshot},
+};
+
+/// How many of the skipped lines are logged and remembered.
+const MOST_NOISE: usize = 20;
+/// How much of a skipped line is logged and remembered, in bytes.
+const LONGEST_NOISE: usize = 300;
+/// A line buffer that grew beyond this is given back after use.
+const LARGE_LINE: usize = 1024 * 1024;
+
+/// The lines that were skipped: the last of them, bounded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noise(Arc<Mutex<(u64, VecDeque<String>)>>);
+
+impl Noise {
+    fn add(&self, line: &str, why: &str) {
+        let cut = line[..line.floor_char_boundary(LONGEST_NOISE)].to_owned();
+        let mut noise = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noise.0 += 1;
+        if noise.0 <= MOST_NOISE as u64 {
+            tracing::warn!(line = %cut, why, "skipped a line of the agent's output");
+        } else if noise.0 == MOST_NOISE as u64 + 1 {
+            tracing::warn!(
+                "the agent's output has more lines that are no messages; they are not logged"
+            );
+        }
+        if noise.1.len() == MOST_NOISE {
+            noise.1.pop_front();
+        }
+        noise.1.push_back(cut);
+    }
+
+    pub(crate) fn last(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.iter().cloned().collect()
+    }
+}
+
+/// Requests whose sender wants to know when they were written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WrittenRequests(Arc<Mutex<HashMap<RawJsonRpcId, oneshot::Sender<()>>>>);
+
+impl WrittenRequests {
+    fn map(&self) -> MutexGuard<'_, HashMap<RawJsonRpcId, oneshot::Sender<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn expect(&self, id: RawJsonRpcId) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.map().insert(id, sender);
+        receiver
+    }
+
+    pub(crate) fn forget(&self, id: &RawJsonRpcId) {
+        self.map().remove(id);
+    }
+
+    fn done(&self, id: &RawJsonRpcId) {
+        if let Some(sender) = self.map().remove(id) {
+            let _ = sender.send(());
+        }
+    }
+}
+
+/// Reads messages until the end of the output. Does not read ahead of a full
+/// queue: the channel to the protocol layer has no bound of its own.
+pub(crate) async fn read<R: AsyncRead + Unpin>(
+    reader: R,
+    incoming: UnboundedSender<TransportFrame>,
+    queue: mpsc::Sender<FromAgent>,
+    limit: usize,
+    noise: Noise,
+) -> Result<(), Disconnected> {
+    let mut reader = BufReader::with_capacity(64 * 1024, reader);
+    let mut line = Vec::new();
+    loop {
+        drop(queue.reserve().await.map_err(|_| Disconnected::Abandoned)?);
+        if line.capacity() > LARGE_LINE {
+            line = Vec::new();
+        }
+        line.clear();
+        match next_line(&mut reader, &mut line, limit).await? {
+            Line::End => return Ok(()),
+            Line::TooLong => noise.add(
+                &String::from_utf8_lossy(&line[..line.len().min(LONGEST_NOISE)]),
+                "it is too long",
+            ),
+            Line::Whole => {
+                let text = String::from_utf8_lossy(&line);
+                let text = text.trim();
+                if text.is_empty() {
+                    continue;
+                }
+                match message(text) {
+                    Ok(frame) => incoming
+                        .unbounded_send(frame)
+                        .map_err(|_| Disconnected::Protocol("it was closed".to_owned()))?,
+                    Err(why) => noise.add(text, why),
+                }
+            }
+        }
+    }
+}
+
+/// The message in a line, or why there is none. A broken call is passed on: the
+/// protocol layer tells the agent.
+fn message(text: &str) -> Result<TransportFrame, &'static str> {
+    if !text.starts_with('{') {
+        return Err("it is not a message");
+    }
+    match TransportFrame::parse_json(text) {
+        TransportFrame::Malformed { error, .. } if error.code == sdk::ErrorCode::PARSE_ERROR => {
+            Err("it is not JSON")
+        }
+        TransportFrame::Malformed { .. } if !text.contains("\"method\"") => {
+            Err("it is not a message")
+        }
+        frame => Ok(frame),
+    }
+}
+
+enum Line {
+    Whole,
+    TooLong,
+    End,
+}
+
+/// The next line without its end, or its beginning when it is longer than `limit`.
+async fn next_line<R: AsyncRead + Unpin>(
+    reader: &mut BufReader<R>,
+    line: &mut Vec<u8>,
+    limit: usize,
+) -> io::Result<Line> {
+    let mut too_long = false;
+    loop {
+        let chunk = reader.fill_buf().await?;
+        if chunk.is_empty() {
+            // A last line without an end counts: some agents die right after it.
+            return Ok(match (line.is_empty(), too_long) {
+                (_, true) => Line::TooLong,
+                (true, false) => Line::End,
+                (false, false) => Line::Whole,
+            });
+        }
+        let end = chunk.iter().position(|&byte| byte == b'\n');
+        let part = &chunk[..end.unwrap_or(chunk.len())];
+        if !too_long && line.len() + part.len() > limit {
+            too_long = true;
+            line.extend_from_slice(&part[..part.len().min(LONGEST_NOISE)]);
+            line.truncate(LONGEST_NOISE);
+        }
+        if !too_long {
+            line.extend_from_slice(part);
+        }
+        let used = end.map_or(chunk.len(), |end| end + 1);
+        reader.consume(used);
+        if end.is_some() {
+            return Ok(if too_long { Line::TooLong } else { Line::Whole });
+        }
+    }
+}
+
+/// Writes messages until the protocol layer is done.
+pub(crate) async fn write<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut outgoing: UnboundedReceiver<TransportFrame>,
+    written: WrittenRequests,
+) -> Result<(), Disconnected> {
+    while let Some(frame) = outgoing.next().await {
+        let mut line = match frame.to_json() {
+            Ok(line) => line,
+            Err(error) => {
+                tracing::error!(error = %error.message, "a message could not be written");
+                continue;
+            }
+        };
+        line.push('\n');
+        writer.write_all(line.as_bytes()).await?;
+        writer.flush().await?;
+        if let TransportFrame::Single(RawJsonRpcMessage::Request(request)) = &frame {
+            written.done(&request.id);
+        }
+    }
+    Ok(())
+}
