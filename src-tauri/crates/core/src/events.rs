@@ -6,8 +6,11 @@
 //! beginning ([`Feed`]).
 
 mod feed;
+pub(crate) mod merge;
+mod stream;
 
 pub use feed::{Feed, FeedItem, FeedReader};
+pub use stream::{EventStream, StreamItem};
 
 use crate::wire::{Event, Happening};
 use std::{

@@ -1,12 +1,23 @@
 //! The product: engines, sessions, the bridge and the application service.
 //! Knows no host: neither Tauri nor HTTP (rule 1).
 
+#![deny(missing_docs)]
+
 pub mod api;
 pub mod app;
 pub mod bridge;
+pub mod data_dir;
+pub mod engine;
 mod error;
 pub mod events;
+pub mod instance;
+pub mod logging;
+pub mod programs;
 pub mod session;
+pub mod shutdown;
 pub mod wire;
 
 pub use error::{Error, ErrorCode, Result};
+
+/// Gantry's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

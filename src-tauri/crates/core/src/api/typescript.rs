@@ -49,7 +49,8 @@ impl TypeVisitor for Declarations<'_> {
         }
         if T::output_path().is_some() {
             let docs = T::docs().unwrap_or_default();
-            self.texts.insert(T::ident(self.config), format!("{docs}export {}", T::decl(self.config)));
+            self.texts
+                .insert(T::ident(self.config), format!("{docs}export {}", T::decl(self.config)));
         }
         T::visit_dependencies(self);
         T::visit_generics(self);

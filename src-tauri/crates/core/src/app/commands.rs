@@ -1,35 +1,328 @@
 //! One method a command (see [`crate::api`]).
 
 use super::App;
-use crate::{Result, wire::*};
+use crate::{
+    Error, Result,
+    bridge::unmask,
+    session::{NewSession, Prompt},
+    wire::*,
+};
+use gantry_store::ProjectRow;
+use gantry_supervisor::Deadline;
 use serde_json::Value;
+use std::{path::Path, time::Duration};
 
-macro_rules! stub { ($($name:ident($i:ty)->$o:ty;)+) => { impl App { $(
-    /// x
-    pub async fn $name(&self, _input: $i) -> Result<$o> { unimplemented!() }
-)+ } } }
-stub! {
-    snapshot(Nothing) -> Snapshot;
-    servers_list(Nothing) -> ServersList;
-    servers_save(ServersSave) -> ServerView;
-    servers_remove(ServerName) -> Done;
-    servers_restart(ServerName) -> ServerView;
-    servers_enable(ServersEnable) -> ServerView;
-    servers_tools(ServerName) -> ServersTools;
-    servers_call(ServersCall) -> Value;
-    servers_log(ServersLog) -> LogLines;
-    agents_list(Nothing) -> AgentsList;
-    agents_save(AgentsSave) -> AgentView;
-    agents_remove(AgentId) -> Done;
-    sessions_list(Nothing) -> SessionsList;
-    session_create(SessionCreate) -> SessionCreated;
-    session_prompt(SessionPrompt) -> PromptAccepted;
-    session_cancel(SessionId) -> Done;
-    session_stop(SessionId) -> SessionStopped;
-    session_history(SessionHistory) -> History;
-    session_permit(SessionPermit) -> Done;
-    session_rename(SessionRename) -> SessionView;
-    session_delete(SessionId) -> Done;
-    processes(Nothing) -> Processes;
-    quit(Nothing) -> Done;
+/// How long a prompt waits for its servers, unless the caller says otherwise
+/// (contract: `ready_timeout_ms`).
+pub const READY_TIMEOUT: Duration = Duration::from_millis(30_000);
+/// The budget of a stop that a person asked for.
+pub const STOP_BUDGET: Duration = Duration::from_secs(5);
+/// Lines of a server's log when the caller does not say.
+const LOG_TAIL: usize = 200;
+
+impl App {
+    /// The state at one instant.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn snapshot(&self, _: Nothing) -> Result<Snapshot> {
+        // The number first: what changes meanwhile is told again, never missed.
+        let seq = self.events().seq();
+        Ok(Snapshot {
+            seq,
+            servers: self.bridge().views(),
+            sessions: self.sessions().views(),
+            version: crate::VERSION.into(),
+            notice: self.inner.notice.clone(),
+        })
+    }
+
+    /// All servers.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn servers_list(&self, _: Nothing) -> Result<ServersList> {
+        Ok(ServersList { servers: self.bridge().views() })
+    }
+
+    /// Adds a server or replaces its configuration.
+    ///
+    /// # Errors
+    /// Invalid; the store refuses.
+    pub async fn servers_save(&self, input: ServersSave) -> Result<ServerView> {
+        self.still_open()?;
+        check_server(&input.name, &input.config)?;
+        let _order = self.inner.saving.lock().await;
+        let old = self.saved_servers().await?.into_iter().find(|spec| spec.name == input.name);
+        let config = match &old {
+            Some(old) => unmask(input.config, &old.config),
+            None => input.config,
+        };
+        self.store_server(&input.name, &config).await?;
+        if config.enabled {
+            self.bridge().try_out(&input.name).await;
+        }
+        self.server_view(&input.name)
+    }
+
+    /// Removes a saved server.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn servers_remove(&self, input: ServerName) -> Result<Done> {
+        self.still_open()?;
+        let _order = self.inner.saving.lock().await;
+        if !self.store().remove_server(&input.name).await? {
+            return Err(no_server(&input.name));
+        }
+        self.bridge().configure(self.saved_servers().await?).await;
+        Ok(Done::OK)
+    }
+
+    /// Stops and starts a server.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn servers_restart(&self, input: ServerName) -> Result<ServerView> {
+        self.still_open()?;
+        self.bridge().restart(&input.name, Deadline::after(STOP_BUDGET)).await
+    }
+
+    /// Switches a server on or off.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn servers_enable(&self, input: ServersEnable) -> Result<ServerView> {
+        self.still_open()?;
+        let _order = self.inner.saving.lock().await;
+        let mut spec = self
+            .saved_servers()
+            .await?
+            .into_iter()
+            .find(|spec| spec.name == input.name)
+            .ok_or_else(|| no_server(&input.name))?;
+        spec.config.enabled = input.enabled;
+        self.store_server(&input.name, &spec.config).await?;
+        self.server_view(&input.name)
+    }
+
+    /// The tools of a server.
+    ///
+    /// # Errors
+    /// Not found, or nothing is known of it yet.
+    pub async fn servers_tools(&self, input: ServerName) -> Result<ServersTools> {
+        Ok(ServersTools { tools: self.bridge().tools(&input.name).await? })
+    }
+
+    /// Calls a tool.
+    ///
+    /// # Errors
+    /// Not found; failed with the MCP error as detail.
+    pub async fn servers_call(&self, input: ServersCall) -> Result<Value> {
+        self.still_open()?;
+        self.bridge().call(&input.name, &input.tool, input.arguments).await
+    }
+
+    /// The last lines of a server's standard error.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn servers_log(&self, input: ServersLog) -> Result<LogLines> {
+        let lines = self.bridge().log(&input.name, input.tail.unwrap_or(LOG_TAIL))?;
+        Ok(LogLines { lines })
+    }
+
+    /// All sessions.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn sessions_list(&self, _: Nothing) -> Result<SessionsList> {
+        Ok(SessionsList { sessions: self.sessions().views() })
+    }
+
+    /// Opens a session in a folder.
+    ///
+    /// # Errors
+    /// Invalid folder, unknown agent, shutting down.
+    pub async fn session_create(&self, input: SessionCreate) -> Result<SessionCreated> {
+        self.still_open()?;
+        let project = self.project_in(&input.project_dir).await?;
+        let agent = self.agent(input.agent.as_deref()).await?;
+        let servers = match input.servers {
+            None => None,
+            Some(servers) => {
+                let mut specs = Vec::new();
+                for (name, config) in servers {
+                    check_server(&name, &config)?;
+                    specs.push(crate::bridge::ServerSpec { name, config });
+                }
+                Some(specs)
+            }
+        };
+        let session = self
+            .sessions()
+            .create(NewSession {
+                project,
+                agent,
+                servers,
+                title: input.title,
+                policy: input.permission,
+                system_prompt: None,
+                user_id: None,
+                open_now: true,
+            })
+            .await?;
+        Ok(SessionCreated { session })
+    }
+
+    /// Hands a prompt to the agent.
+    ///
+    /// # Errors
+    /// Not found, busy, invalid, shutting down, failed.
+    pub async fn session_prompt(&self, input: SessionPrompt) -> Result<PromptAccepted> {
+        self.still_open()?;
+        if input.content.is_empty() {
+            return Err(Error::invalid(
+                "content: the prompt is empty; send at least one content block",
+            ));
+        }
+        let prompt = Prompt {
+            content: input.content,
+            queue: input.queue,
+            request_id: input.request_id,
+            ready_timeout: input.ready_timeout_ms.map_or(READY_TIMEOUT, Duration::from_millis),
+            servers: None,
+            agent: None,
+            policy: None,
+        };
+        self.sessions().prompt(&input.session, prompt).await
+    }
+
+    /// Cancels the running turn.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn session_cancel(&self, input: SessionId) -> Result<Done> {
+        self.sessions().cancel(&input.session).await?;
+        Ok(Done::OK)
+    }
+
+    /// Stops a session.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn session_stop(&self, input: SessionId) -> Result<SessionStopped> {
+        self.sessions().stop(&input.session, Deadline::after(STOP_BUDGET)).await
+    }
+
+    /// A page of turns.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn session_history(&self, input: SessionHistory) -> Result<History> {
+        self.sessions().history(input).await
+    }
+
+    /// Answers a permission request.
+    ///
+    /// # Errors
+    /// Not found; an option that was not offered.
+    pub async fn session_permit(&self, input: SessionPermit) -> Result<Done> {
+        self.sessions().permit(&input.session, &input.request, &input.option).await?;
+        Ok(Done::OK)
+    }
+
+    /// Gives a session another title.
+    ///
+    /// # Errors
+    /// Not found; empty.
+    pub async fn session_rename(&self, input: SessionRename) -> Result<SessionView> {
+        self.sessions().rename(&input.session, &input.title).await
+    }
+
+    /// Stops a session and forgets it.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn session_delete(&self, input: SessionId) -> Result<Done> {
+        self.sessions().delete(&input.session, Deadline::after(STOP_BUDGET)).await?;
+        Ok(Done::OK)
+    }
+
+    /// Ends Gantry.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn quit(&self, _: Nothing) -> Result<Done> {
+        self.shutdown().request("quit command");
+        Ok(Done::OK)
+    }
+
+    async fn project_in(&self, folder: &str) -> Result<ProjectRow> {
+        let path = Path::new(folder);
+        if !path.is_absolute() {
+            return Err(Error::invalid(format!("project_dir: `{folder}` is not an absolute path")));
+        }
+        // Blocking for microseconds; a network folder that hangs would hang its agent too.
+        let path = path.canonicalize().map_err(|error| {
+            Error::invalid(format!(
+                "project_dir: {folder} cannot be used ({error}); choose an existing folder"
+            ))
+        })?;
+        if !path.is_dir() {
+            return Err(Error::invalid(format!("project_dir: {folder} is not a folder")));
+        }
+        let text = path.to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .map_or_else(|| text.clone(), |name| name.to_string_lossy().into_owned());
+        Ok(self
+            .store()
+            .ensure_project(ProjectRow {
+                id: text.clone(),
+                path: text,
+                name,
+                created_at: crate::events::now(),
+            })
+            .await?)
+    }
+
+    async fn store_server(&self, name: &str, config: &ServerConfig) -> Result<()> {
+        let text = serde_json::to_string(config)
+            .map_err(|error| Error::failed(format!("the server could not be stored: {error}")))?;
+        self.store().save_server(name, &text).await?;
+        self.bridge().configure(self.saved_servers().await?).await;
+        Ok(())
+    }
+
+    fn server_view(&self, name: &str) -> Result<ServerView> {
+        self.bridge().view(name).ok_or_else(|| no_server(name))
+    }
+}
+
+fn no_server(name: &str) -> Error {
+    Error::not_found(format!("there is no server `{name}`; see the list of servers"))
+}
+
+/// Whether a configuration can be started at all.
+pub(super) fn check_server(name: &str, config: &ServerConfig) -> Result<()> {
+    let command = config.command.as_deref().map(str::trim).unwrap_or_default();
+    let url = config.url.as_deref().map(str::trim).unwrap_or_default();
+    if name.trim().is_empty() {
+        return Err(Error::invalid("name: give the server a name"));
+    }
+    match (command.is_empty(), url.is_empty()) {
+        (true, true) => Err(Error::invalid(format!(
+            "config: `{name}` needs a `command` (a program on this computer) or a `url` (a remote server)"
+        ))),
+        (false, false) => Err(Error::invalid(format!(
+            "config: `{name}` has both `command` and `url`; keep one of them"
+        ))),
+        (true, false) if !(url.starts_with("http://") || url.starts_with("https://")) => {
+            Err(Error::invalid(format!(
+                "config.url: `{name}` needs an address that begins with http:// or https://"
+            )))
+        }
+        _ => Ok(()),
+    }
 }

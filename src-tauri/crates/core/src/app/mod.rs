@@ -1,17 +1,267 @@
 //! The application service: what both hosts offer, in one place.
 
+mod agents;
 mod chat;
 mod commands;
+mod defaults;
+mod processes;
 
 pub use chat::*;
+pub use defaults::DEFAULT_SERVERS_VARIABLE;
 
-use std::sync::Arc;
+use crate::{
+    bridge::{Bridge, BridgeParts, ServerSpec},
+    data_dir::DataDir,
+    events::Events,
+    instance::{Instance, InstanceError},
+    programs::Programs,
+    session::{Sessions, SessionsParts},
+    shutdown::{self, ExitReport, Shutdown},
+};
+use gantry_store::{Store, StoreError};
+use gantry_supervisor::{Deadline, Scope, Supervisor, sweep, table::Table};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// How long the sweep for leftovers of earlier runs may delay the start.
+const SWEEP_LIMIT: Duration = Duration::from_secs(2);
+
+/// How a Gantry is started.
+#[derive(Clone, Debug)]
+pub struct AppOptions {
+    /// Where it keeps everything.
+    pub data: DataDir,
+    /// Where its token lies, when not in `run/token`.
+    pub token_file: Option<PathBuf>,
+    /// The programs that come with it.
+    pub programs: Programs,
+}
+
+/// Why Gantry could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be had.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something that was stored cannot be read.
+    #[error("{0}")]
+    Core(#[from] crate::Error),
+}
 
 /// A running Gantry. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct App {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {}
+struct Inner {
+    data: DataDir,
+    programs: Programs,
+    instance: Instance,
+    scope: Scope,
+    supervisor: Supervisor,
+    store: Store,
+    events: Events,
+    bridge: Bridge,
+    sessions: Sessions,
+    shutdown: Shutdown,
+    /// Owner of the shutdown itself, which closes `scope`.
+    _shutdown_scope: Scope,
+    notice: Option<String>,
+    table: Mutex<Table>,
+    /// Keeps the order of changes to the saved servers: read, write and
+    /// configure are one step.
+    saving: tokio::sync::Mutex<()>,
+}
+
+impl App {
+    /// Takes the data directory, ends what earlier runs left behind, opens the
+    /// store and starts the persistent servers. Does not wait for them.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn start(options: AppOptions) -> Result<Self, StartError> {
+        let unclean = crashed(&options.data);
+        let instance = Instance::take(&options.data, options.token_file.as_deref())?;
+        let swept = sweep(Deadline::after(SWEEP_LIMIT)).await;
+        for (process, command) in &swept.ended {
+            let program = command.split(' ').next().unwrap_or_default();
+            tracing::warn!(pid = process.pid, program, "ended a leftover of an earlier run");
+        }
+        let store = Store::open(&options.data.database)?;
+        let reopened = store.end_open_turns("Gantry ended while this turn was running").await?;
+        if reopened > 0 {
+            tracing::warn!(turns = reopened, "turns of an earlier run were closed");
+        }
+
+        let scope = Scope::root("gantry");
+        let shutdown_scope = Scope::root("shutdown");
+        let supervisor = Supervisor::new(scope.child("processes"), options.programs.warden.clone());
+        if options.programs.warden.is_none() && cfg!(target_os = "linux") {
+            tracing::warn!("gantry-warden is not beside this program: daemons may survive a crash");
+        }
+        let events = Events::new();
+        let bridge = Bridge::new(BridgeParts {
+            scope: scope.child("bridge"),
+            supervisor: supervisor.clone(),
+            events: events.clone(),
+            gantry: options.programs.gantry.clone(),
+            data_dir: options.data.root.clone(),
+        });
+        let sessions = Sessions::open(SessionsParts {
+            scope: scope.child("sessions"),
+            supervisor: supervisor.clone(),
+            bridge: bridge.clone(),
+            store: store.clone(),
+            events: events.clone(),
+            gantry: options.programs.gantry.clone(),
+        })
+        .await?;
+        let shutdown = Shutdown::new();
+        let parts = shutdown::Parts {
+            scope: scope.clone(),
+            supervisor: supervisor.clone(),
+            sessions: sessions.clone(),
+            bridge: bridge.clone(),
+            store: store.clone(),
+            events: events.clone(),
+            last_exit: options.data.run.join("last-exit.json"),
+        };
+        shutdown_scope.spawn("coordinator", shutdown::run(shutdown.clone(), parts));
+
+        let app = Self {
+            inner: Arc::new(Inner {
+                notice: notice(unclean, swept.ended.len(), swept.left.len()),
+                data: options.data,
+                programs: options.programs,
+                instance,
+                scope,
+                supervisor,
+                store,
+                events,
+                bridge,
+                sessions,
+                shutdown,
+                _shutdown_scope: shutdown_scope,
+                table: Mutex::default(),
+                saving: tokio::sync::Mutex::default(),
+            }),
+        };
+        app.install_defaults().await?;
+        Ok(app)
+    }
+
+    /// Says where the listener is, and starts the persistent servers, whose
+    /// URLs are known from now on.
+    ///
+    /// # Errors
+    /// `run/instance.json` cannot be written, or the saved servers cannot be read.
+    pub async fn set_address(&self, url: &str) -> crate::Result<()> {
+        self.inner.bridge.set_address(url, self.inner.instance.token());
+        self.inner.instance.announce(url).map_err(|error| {
+            crate::Error::failed(format!("run/instance.json could not be written: {error}"))
+        })?;
+        let saved = self.saved_servers().await?;
+        self.inner.bridge.configure(saved).await;
+        Ok(())
+    }
+
+    /// Resolves when the shutdown is over and everything was given back; the
+    /// host returns from `main` with the report's code then.
+    pub async fn ended(&self) -> ExitReport {
+        let report = self.inner.shutdown.ended().await;
+        self.inner.instance.withdraw();
+        report
+    }
+
+    /// The saved servers as the bridge takes them. One that cannot be read is left out and said.
+    async fn saved_servers(&self) -> crate::Result<Vec<ServerSpec>> {
+        let mut specs = Vec::new();
+        for row in self.inner.store.servers().await? {
+            match serde_json::from_str(&row.config) {
+                Ok(config) => specs.push(ServerSpec { name: row.name, config }),
+                Err(error) => {
+                    tracing::error!(
+                        server = row.name,
+                        "its stored configuration cannot be read: {error}"
+                    );
+                }
+            }
+        }
+        Ok(specs)
+    }
+
+    /// Where everything is kept.
+    pub fn data_dir(&self) -> &DataDir {
+        &self.inner.data
+    }
+    /// The secret that every request needs.
+    pub fn token(&self) -> &str {
+        self.inner.instance.token()
+    }
+    /// Where the token lies.
+    pub fn token_file(&self) -> &std::path::Path {
+        self.inner.instance.token_file()
+    }
+    /// The programs that come with Gantry.
+    pub fn programs(&self) -> &Programs {
+        &self.inner.programs
+    }
+    /// Owner of the tasks that end with Gantry; hosts make children of it.
+    pub fn scope(&self) -> &Scope {
+        &self.inner.scope
+    }
+    /// Everything that happens.
+    pub fn events(&self) -> &Events {
+        &self.inner.events
+    }
+    /// The servers.
+    pub fn bridge(&self) -> &Bridge {
+        &self.inner.bridge
+    }
+    /// The sessions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.inner.sessions
+    }
+    /// What is kept.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+    /// The coordinator of the end.
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.inner.shutdown
+    }
+    /// Fails once the end was asked for.
+    ///
+    /// # Errors
+    /// Shutting down.
+    pub fn still_open(&self) -> crate::Result<()> {
+        if self.inner.shutdown.is_requested() { Err(crate::Error::shutting_down()) } else { Ok(()) }
+    }
+}
+
+/// Whether the last run on this directory ended without saying so.
+fn crashed(data: &DataDir) -> bool {
+    data.instance_file().exists() && Instance::running(data).is_none()
+}
+
+/// What the user is told about the last run.
+fn notice(unclean: bool, ended: usize, left: usize) -> Option<String> {
+    let mut text = match (unclean, ended) {
+        (false, 0) => return None,
+        (true, 0) => "Gantry ended unexpectedly; no process was left over.".to_owned(),
+        (true, n) => format!("Gantry ended unexpectedly; {n} leftover processes were ended."),
+        (false, n) => format!("{n} leftover processes of an earlier run were ended."),
+    };
+    if left > 0 {
+        text.push_str(&format!(" {left} could not be ended; see the log."));
+    }
+    Some(text)
+}

@@ -1,0 +1,176 @@
+//! The agents that can be used, and how a name becomes something to start.
+
+use super::App;
+use crate::{Error, Result, session::AgentSpec, wire::*};
+use gantry_store::AgentRow;
+use std::{collections::BTreeMap, path::Path};
+
+/// The id of the agent that comes with Gantry.
+pub const BUILTIN_AGENT: &str = "built-in";
+
+impl App {
+    /// The built-in agent, then the saved ones.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn agents_list(&self, _: Nothing) -> Result<AgentsList> {
+        let mut agents = vec![self.builtin_view()];
+        agents.extend(self.saved_agents().await?.iter().map(|(id, config)| view(id, config)));
+        Ok(AgentsList { agents })
+    }
+
+    /// Adds an agent or replaces it.
+    ///
+    /// # Errors
+    /// An id or a command that cannot be used; the store refuses.
+    pub async fn agents_save(&self, input: AgentsSave) -> Result<AgentView> {
+        self.still_open()?;
+        check_name("id", &input.id)?;
+        if input.id == BUILTIN_AGENT {
+            return Err(Error::invalid(format!(
+                "id: `{BUILTIN_AGENT}` is the agent that comes with Gantry; choose another id"
+            )));
+        }
+        if input.config.command.trim().is_empty() {
+            return Err(Error::invalid("config.command: name the program that starts the agent"));
+        }
+        let config = serde_json::to_string(&input.config)
+            .map_err(|error| Error::failed(format!("the agent could not be stored: {error}")))?;
+        self.store()
+            .save_agent(AgentRow { id: input.id.clone(), config, saved_at: crate::events::now() })
+            .await?;
+        self.events().publish(Happening::AgentsChanged {});
+        Ok(view(&input.id, &input.config))
+    }
+
+    /// Removes a saved agent.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn agents_remove(&self, input: AgentId) -> Result<Done> {
+        self.still_open()?;
+        if !self.store().remove_agent(&input.id).await? {
+            return Err(Error::not_found(format!("there is no saved agent `{}`", input.id)));
+        }
+        self.events().publish(Happening::AgentsChanged {});
+        Ok(Done::OK)
+    }
+
+    /// What starts the agent with this id or name; the built-in one for `None`.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn agent(&self, wanted: Option<&str>) -> Result<AgentSpec> {
+        let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty() && *wanted != BUILTIN_AGENT)
+        else {
+            return Ok(builtin_spec());
+        };
+        let found = self
+            .saved_agents()
+            .await?
+            .into_iter()
+            .find(|(id, config)| id == wanted || config.name == wanted);
+        match found {
+            Some((id, config)) => {
+                Ok(AgentSpec { id, command: config.command, args: config.args, env: config.env })
+            }
+            None => Err(Error::not_found(format!(
+                "there is no agent `{wanted}`; see the list of agents, or add it there"
+            ))),
+        }
+    }
+
+    async fn saved_agents(&self) -> Result<Vec<(String, AgentConfig)>> {
+        let mut agents = Vec::new();
+        for row in self.store().agents().await? {
+            match serde_json::from_str(&row.config) {
+                Ok(config) => agents.push((row.id, config)),
+                Err(error) => tracing::error!(
+                    agent = row.id,
+                    "its stored configuration cannot be read: {error}"
+                ),
+            }
+        }
+        Ok(agents)
+    }
+
+    fn builtin_view(&self) -> AgentView {
+        let gantry = &self.programs().gantry;
+        AgentView {
+            id: BUILTIN_AGENT.into(),
+            name: "Built-in".into(),
+            command: gantry.display().to_string(),
+            args: vec!["agent".into()],
+            installed: gantry.is_file(),
+            path: Some(gantry.display().to_string()),
+            version: Some(crate::VERSION.into()),
+            how_to_install: None,
+            builtin: true,
+        }
+    }
+}
+
+/// The built-in agent: an empty command stands for our own program.
+pub fn builtin_spec() -> AgentSpec {
+    AgentSpec {
+        id: BUILTIN_AGENT.into(),
+        command: String::new(),
+        args: Vec::new(),
+        env: BTreeMap::new(),
+    }
+}
+
+fn view(id: &str, config: &AgentConfig) -> AgentView {
+    let path = which::which(&config.command).ok();
+    AgentView {
+        id: id.to_owned(),
+        name: config.name.clone(),
+        command: config.command.clone(),
+        args: config.args.clone(),
+        installed: path.is_some(),
+        how_to_install: path.is_none().then(|| {
+            let program = Path::new(&config.command).display();
+            format!("`{program}` was not found; install it, or give its full path")
+        }),
+        path: path.map(|path| path.display().to_string()),
+        version: None,
+        builtin: false,
+    }
+}
+
+/// Ids are names, not paths: letters, digits, `.`, `_`, `-`, not leading with `.`.
+///
+/// # Errors
+/// Invalid; the message names the field.
+pub fn check_name(field: &str, name: &str) -> Result<()> {
+    const LONGEST: usize = 128;
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() {
+        Err(Error::invalid(format!("{field}: must not be empty")))
+    } else if name.len() > LONGEST {
+        Err(Error::invalid(format!("{field}: must not be longer than {LONGEST} characters")))
+    } else if name.starts_with('.') || !name.chars().all(fine) {
+        Err(Error::invalid(format!(
+            "{field}: may hold letters, digits, `.`, `_` and `-` only, and must not begin with `.`"
+        )))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_names_and_not_paths() {
+        for good in ["u1", "a.b_c-d", "0"] {
+            check_name("project_id", good).unwrap();
+        }
+        let long = "x".repeat(10_000);
+        for bad in ["", "../../etc", "/etc", "a/b", ".hidden", "a b", "a\0", "ä", long.as_str()] {
+            let error = check_name("project_id", bad).unwrap_err();
+            assert!(error.message.starts_with("project_id"), "{}", error.message);
+        }
+    }
+}

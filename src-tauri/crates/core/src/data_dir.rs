@@ -1,0 +1,133 @@
+//! The data directory: where everything that Gantry keeps lies.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The environment variable that names the data directory.
+pub const DATA_DIR_VARIABLE: &str = "GANTRY_DATA_DIR";
+
+/// The data directory and its parts (contract, section 1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataDir {
+    /// The directory itself, absolute.
+    pub root: PathBuf,
+    /// `gantry.db`.
+    pub database: PathBuf,
+    /// Log files.
+    pub logs: PathBuf,
+    /// Folders of back ends' projects.
+    pub workspaces: PathBuf,
+    /// What only lives as long as the instance; mode 0700.
+    pub run: PathBuf,
+}
+
+impl DataDir {
+    /// The directory that was asked for, else `$GANTRY_DATA_DIR`, else the
+    /// platform's data directory + `gantry`. `None` when the platform has none
+    /// (no home directory).
+    pub fn choose(asked: Option<&Path>) -> Option<Self> {
+        let root = match asked {
+            Some(path) => path.to_path_buf(),
+            None => match std::env::var_os(DATA_DIR_VARIABLE).filter(|value| !value.is_empty()) {
+                Some(value) => value.into(),
+                None => dirs::data_dir()?.join("gantry"),
+            },
+        };
+        Some(Self::at(std::path::absolute(&root).unwrap_or(root)))
+    }
+
+    /// The directory at this path.
+    pub fn at(root: PathBuf) -> Self {
+        Self {
+            database: root.join("gantry.db"),
+            logs: root.join("logs"),
+            workspaces: root.join("workspaces"),
+            run: root.join("run"),
+            root,
+        }
+    }
+
+    /// Creates what is missing. A directory that is there, or a symbolic link to one, is left as
+    /// it is, apart from the rights of `run/`.
+    ///
+    /// # Errors
+    /// What the file system said, with the path.
+    pub fn create(&self) -> io::Result<()> {
+        for path in [&self.root, &self.logs, &self.workspaces, &self.run] {
+            fs::create_dir_all(path).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            })?;
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::set_permissions(&self.run, fs::Permissions::from_mode(0o700))?;
+            fs::set_permissions(&self.logs, fs::Permissions::from_mode(0o700))?;
+        }
+        Ok(())
+    }
+
+    /// `run/instance.json`: who runs on this directory and where it listens.
+    pub fn instance_file(&self) -> PathBuf {
+        self.run.join("instance.json")
+    }
+
+    /// `run/token`: the instance's token.
+    pub fn token_file(&self) -> PathBuf {
+        self.run.join("token")
+    }
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+///
+/// # Errors
+/// What the file system said, with the path.
+pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write as _;
+    let whole =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let draft = path.with_extension(format!("{}.new", std::process::id()));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    let mut file = options.open(&draft).map_err(whole)?;
+    file.write_all(text.as_bytes()).map_err(whole)?;
+    drop(file);
+    fs::rename(&draft, path).map_err(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_directory_behind_a_link_is_used_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let real = place.path().join("real");
+        fs::create_dir(&real).unwrap();
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let data = DataDir::choose(Some(&link)).unwrap();
+        data.create().unwrap();
+        data.create().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(real.join("run").is_dir());
+    }
+
+    #[test]
+    fn a_private_file_is_readable_by_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("token");
+        fs::write(&path, "old").unwrap();
+        write_private(&path, "new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,228 @@
+//! One process owns a data directory at a time.
+//!
+//! The lock is an advisory lock on `run/lock` that the system gives back when
+//! its holder dies, however it dies; so a stale one cannot exist. The file's
+//! text names the holder by pid and start time, for whoever is refused.
+
+use crate::data_dir::{DataDir, write_private};
+use gantry_supervisor::ProcessId;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    io::{Read as _, Seek as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// What `run/instance.json` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceInfo {
+    /// The process.
+    pub pid: u32,
+    /// When it started (see [`ProcessId::start`]).
+    pub started: u64,
+    /// Where it listens.
+    pub url: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// Why an instance could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceError {
+    /// Another process holds the directory.
+    #[error(
+        "{directory} is in use by {holder}; quit that one first, or choose another directory with --data-dir"
+    )]
+    Held {
+        /// The data directory.
+        directory: String,
+        /// Its holder, as far as known.
+        holder: String,
+    },
+    /// The token file can be read by others.
+    #[error("the token file {0} can be read by others; run `chmod 600 {0}` and start again")]
+    OpenToken(PathBuf),
+    /// The file system said no.
+    #[error("the data directory cannot be used: {0}")]
+    File(#[from] io::Error),
+    /// No randomness.
+    #[error("the system gave no random numbers: {0}")]
+    Random(String),
+}
+
+/// The ownership of a data directory; given back when dropped.
+#[derive(Debug)]
+pub struct Instance {
+    data: DataDir,
+    token: String,
+    token_file: PathBuf,
+    /// Whether the token file is ours to remove.
+    own_token: bool,
+    _lock: fs::File,
+}
+
+impl Instance {
+    /// Takes the directory (created if missing) and makes the token: a new one
+    /// in `run/token`, or that of `token_file`, which is created if missing.
+    ///
+    /// # Errors
+    /// See [`InstanceError`].
+    pub fn take(data: &DataDir, token_file: Option<&Path>) -> Result<Self, InstanceError> {
+        data.create()?;
+        let lock = lock(data)?;
+        let (token, path) = match token_file {
+            Some(path) => (given_token(path)?, path.to_path_buf()),
+            None => {
+                let token = random_token()?;
+                write_private(&data.token_file(), &token)?;
+                (token, data.token_file())
+            }
+        };
+        Ok(Self {
+            data: data.clone(),
+            token,
+            token_file: path,
+            own_token: token_file.is_none(),
+            _lock: lock,
+        })
+    }
+
+    /// The secret that every request needs.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Where the token lies.
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
+    }
+
+    /// Says where we listen.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn announce(&self, url: &str) -> io::Result<()> {
+        let me = ProcessId::current();
+        let info = InstanceInfo {
+            pid: me.pid,
+            started: me.start,
+            url: url.to_owned(),
+            version: crate::VERSION.to_owned(),
+        };
+        write_private(&self.data.instance_file(), &serde_json::to_string(&info)?)
+    }
+
+    /// Takes back what was announced, at the end.
+    pub fn withdraw(&self) {
+        let _ = fs::remove_file(self.data.instance_file());
+        if self.own_token {
+            let _ = fs::remove_file(&self.token_file);
+        }
+    }
+
+    /// The instance that runs on a directory, if one does.
+    pub fn running(data: &DataDir) -> Option<InstanceInfo> {
+        let info: InstanceInfo =
+            serde_json::from_str(&fs::read_to_string(data.instance_file()).ok()?).ok()?;
+        ProcessId { pid: info.pid, start: info.started }.is_alive().then_some(info)
+    }
+}
+
+fn lock(data: &DataDir) -> Result<fs::File, InstanceError> {
+    let path = data.run.join("lock");
+    let mut file =
+        fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let _ = file.read_to_string(&mut text);
+            let text = text.trim();
+            return Err(InstanceError::Held {
+                directory: data.root.display().to_string(),
+                holder: if text.is_empty() { "another Gantry".to_owned() } else { text.to_owned() },
+            });
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(error.into()),
+    }
+    let me = ProcessId::current();
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "pid {} started {}", me.pid, me.start)?;
+    Ok(file)
+}
+
+/// 256 random bits in hexadecimal.
+///
+/// # Errors
+/// The system has no randomness.
+pub fn random_token() -> Result<String, InstanceError> {
+    let mut bytes = [0_u8; 32];
+    getrandom::fill(&mut bytes).map_err(|error| InstanceError::Random(error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn given_token(path: &Path) -> Result<String, InstanceError> {
+    match fs::read_to_string(path) {
+        Ok(text) if !text.trim().is_empty() => {
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt as _;
+                if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+                    return Err(InstanceError::OpenToken(path.to_path_buf()));
+                }
+            }
+            Ok(text.trim().to_owned())
+        }
+        Ok(_) => new_token(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => new_token(path),
+        Err(error) => {
+            Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())).into())
+        }
+    }
+}
+
+fn new_token(path: &Path) -> Result<String, InstanceError> {
+    let token = random_token()?;
+    write_private(path, &token)?;
+    Ok(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_owner_and_the_refused_one_learns_who() {
+        let place = tempfile::tempdir().unwrap();
+        let data = DataDir::at(place.path().join("data"));
+        let first = Instance::take(&data, None).unwrap();
+        let refused = Instance::take(&data, None).unwrap_err().to_string();
+        assert!(refused.contains(&format!("pid {}", std::process::id())), "{refused}");
+        drop(first);
+        Instance::take(&data, None).unwrap();
+    }
+
+    #[test]
+    fn a_token_file_that_others_can_read_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let data = DataDir::at(place.path().join("data"));
+        let path = place.path().join("token");
+        fs::write(&path, "secret").unwrap();
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Instance::take(&data, Some(&path)), Err(InstanceError::OpenToken(_))));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(Instance::take(&data, Some(&path)).unwrap().token(), "secret");
+    }
+
+    #[test]
+    fn each_start_has_a_token_of_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let data = DataDir::at(place.path().join("data"));
+        let first = Instance::take(&data, None).unwrap().token().to_owned();
+        let second = Instance::take(&data, None).unwrap().token().to_owned();
+        assert_eq!(first.len(), 64);
+        assert_ne!(first, second);
+    }
+}

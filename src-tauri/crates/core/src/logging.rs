@@ -1,0 +1,88 @@
+//! The log: to standard error and to `logs/gantry.log`.
+
+use crate::data_dir::DataDir;
+use std::{
+    fs,
+    io::{self, Write},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tracing_subscriber::{
+    EnvFilter, Layer as _, fmt::MakeWriter, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
+
+/// The environment variable that holds a filter in the syntax of `tracing`.
+pub const LOG_VARIABLE: &str = "GANTRY_LOG";
+
+/// A log file of this size is put aside at the next start.
+const ROTATE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Starts logging; the second call in a process changes nothing. A log that cannot be written is
+/// no reason not to run: it goes to standard error alone then.
+pub fn start(data: &DataDir) {
+    let filter = || {
+        EnvFilter::try_from_env(LOG_VARIABLE)
+            .unwrap_or_else(|_| EnvFilter::new("info,hyper=warn,rmcp=warn,zbus=warn,tracing=warn"))
+    };
+    let to_stderr = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_target(false)
+        .log_internal_errors(false)
+        .with_writer(|| Quiet(io::stderr()))
+        .with_filter(filter());
+    let to_file = open(data).map(|file| {
+        tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .log_internal_errors(false)
+            .with_writer(file)
+            .with_filter(filter())
+    });
+    let _ = tracing_subscriber::registry().with(to_stderr).with(to_file).try_init();
+}
+
+fn open(data: &DataDir) -> Option<LogFile> {
+    let path = data.logs.join("gantry.log");
+    if fs::metadata(&path).is_ok_and(|file| file.len() > ROTATE_BYTES) {
+        let _ = fs::rename(&path, data.logs.join("gantry.1.log"));
+    }
+    let mut options = fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    options.open(path).ok().map(|file| LogFile(Arc::new(Mutex::new(file))))
+}
+
+/// A writer that never fails: standard error may be gone, the disk may be full.
+struct Quiet<W>(W);
+
+impl<W: Write> Write for Quiet<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
+#[derive(Clone)]
+struct LogFile(Arc<Mutex<fs::File>>);
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Quiet(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for LogFile {
+    type Writer = Self;
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}

@@ -1,0 +1,157 @@
+//! The phases, each under its share of the one deadline.
+
+use super::{ExitReport, Phase, Shutdown, TreeEnd, Urgency, watchdog};
+use crate::{
+    bridge::Bridge,
+    data_dir::write_private,
+    events::{Events, now},
+    session::Sessions,
+    wire::Happening,
+};
+use gantry_store::Store;
+use gantry_supervisor::{Cause, Deadline, Ended, How, ProcessTree, Scope, Supervisor};
+use std::{path::PathBuf, time::Duration};
+use tokio::time::Instant;
+
+const FINISH: Duration = Duration::from_millis(1500);
+const ASK: Duration = Duration::from_millis(3800);
+const KILL: Duration = Duration::from_millis(4000);
+const STORE: Duration = Duration::from_millis(4500);
+const EXIT: Duration = Duration::from_millis(5000);
+/// What a second request leaves to the processes.
+const HURRY: Duration = Duration::from_millis(400);
+
+/// What the shutdown takes apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    pub scope: Scope,
+    pub supervisor: Supervisor,
+    pub sessions: Sessions,
+    pub bridge: Bridge,
+    pub store: Store,
+    pub events: Events,
+    /// Where `last-exit.json` goes.
+    pub last_exit: PathBuf,
+}
+
+/// Waits for the request, runs the phases, tells the result.
+pub(crate) async fn run(shutdown: Shutdown, parts: Parts) {
+    shutdown.urgency_reaches(Urgency::Orderly).await;
+    let begun = Instant::now();
+    let until = |span| Deadline::at(begun + span);
+    shutdown.on_third_request(watchdog::start(parts.supervisor.clone(), EXIT));
+    let enter = |phase: Phase| {
+        parts.events.publish(Happening::ShuttingDown { phase: phase.name().into() });
+        shutdown.enter(phase);
+    };
+
+    enter(Phase::Doors);
+
+    enter(Phase::Finish);
+    unless_urgent(&shutdown, parts.sessions.finish(until(FINISH))).await;
+
+    enter(Phase::Ask);
+    let trees = unless_urgent(&shutdown, ask(&parts, until(ASK))).await;
+
+    enter(Phase::Kill);
+    let mut trees = trees.unwrap_or_default();
+    if trees.is_empty() {
+        // In order, this finds nothing any more; after a second request it is the stop itself.
+        let hurried = parts.supervisor.stop_all(Cause::Quit, until(KILL).or_after(HURRY)).await;
+        trees.extend(hurried.iter().map(tree_end));
+    }
+    let left = census(&parts, until(KILL)).await;
+
+    enter(Phase::Store);
+    let stuck_tasks = parts.scope.close(until(STORE).or_after(Duration::from_millis(300))).await;
+    match until(STORE).bound(parts.store.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!("closing the store failed: {error}"),
+        Err(_) => tracing::error!("closing the store took too long and was abandoned"),
+    }
+
+    let report = ExitReport {
+        code: u8::from(!left.is_empty()),
+        cause: shutdown.cause(),
+        at: now(),
+        ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        trees,
+        left,
+        stuck_tasks,
+    };
+    tell(&parts, &report);
+    enter(Phase::Exit);
+    shutdown.inner.report.send_replace(Some(report));
+}
+
+/// Runs a step unless the user wants it over.
+async fn unless_urgent<T>(shutdown: &Shutdown, step: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        done = step => Some(done),
+        () = shutdown.urgency_reaches(Urgency::Kill) => None,
+    }
+}
+
+/// Ends engines, servers and whatever else runs, all at once.
+async fn ask(parts: &Parts, deadline: Deadline) -> Vec<TreeEnd> {
+    // The supervisor stops every tree itself; engines and bridge are told so
+    // that their states follow and nothing is started again.
+    let ((), _, ended) = tokio::join!(
+        parts.sessions.stop_all(deadline),
+        parts.bridge.stop_all(deadline),
+        parts.supervisor.stop_all(Cause::Quit, deadline),
+    );
+    ended.iter().map(tree_end).collect()
+}
+
+/// Nobody may bear our cookie any more; whoever does is killed.
+async fn census(parts: &Parts, deadline: Deadline) -> Vec<u32> {
+    let supervisor = parts.supervisor.clone();
+    let limit = deadline.remaining().max(Duration::from_millis(100));
+    let look = parts.scope.spawn_blocking("census", move || {
+        if supervisor.survivors().is_empty() { Vec::new() } else { supervisor.kill_now(limit) }
+    });
+    look.join().await.unwrap_or_default().into_iter().map(|process| process.pid).collect()
+}
+
+fn tree_end((tree, ended): &(ProcessTree, Ended)) -> TreeEnd {
+    TreeEnd {
+        name: tree.name().to_owned(),
+        how: match ended.how {
+            How::Exited => "exited",
+            How::Terminated => "terminated",
+            How::Killed => "killed",
+            How::Left(_) => "left",
+        },
+        processes: ended.processes,
+        ms: u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn tell(parts: &Parts, report: &ExitReport) {
+    for tree in &report.trees {
+        tracing::info!(
+            name = tree.name,
+            how = tree.how,
+            processes = tree.processes,
+            ms = tree.ms,
+            "process tree ended"
+        );
+    }
+    for task in &report.stuck_tasks {
+        tracing::warn!(task, "a task did not end by itself");
+    }
+    match serde_json::to_string(report) {
+        Ok(text) => {
+            if let Err(error) = write_private(&parts.last_exit, &text) {
+                tracing::warn!("how Gantry ended could not be written down: {error}");
+            }
+        }
+        Err(error) => tracing::warn!("how Gantry ended could not be written down: {error}"),
+    }
+    if report.left.is_empty() {
+        tracing::info!(ms = report.ms, "Cleanup complete, exiting");
+    } else {
+        tracing::error!(pids = ?report.left, "these processes could not be ended; end them by hand");
+    }
+}

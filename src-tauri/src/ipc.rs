@@ -1,0 +1,93 @@
+//! The command bridge and the event channel: the same commands and events that
+//! the HTTP host offers.
+
+use gantry_core::{
+    ErrorCode, api,
+    app::App,
+    events::{EventStream, StreamItem},
+    wire::{Event, Snapshot},
+};
+use serde::Serialize;
+use serde_json::Value;
+use tauri::{AppHandle, State, ipc::Channel};
+
+/// A failed command as the interface sees it.
+#[derive(Serialize)]
+pub struct Failure {
+    code: ErrorCode,
+    message: String,
+    detail: Option<Value>,
+}
+
+impl From<gantry_core::Error> for Failure {
+    fn from(error: gantry_core::Error) -> Self {
+        Self { code: error.code, message: error.message, detail: error.detail }
+    }
+}
+
+/// What the event channel carries.
+#[derive(Clone, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Message {
+    /// First, and again after a reader lagged.
+    Snapshot {
+        /// It replaces everything that the interface knows.
+        snapshot: Box<Snapshot>,
+    },
+    /// Then every event after it.
+    Event {
+        /// The event.
+        event: Box<Event>,
+    },
+}
+
+/// Runs a command of the command table.
+#[tauri::command]
+pub async fn command(app: State<'_, App>, name: String, input: Value) -> Result<Value, Failure> {
+    let app = app.inner().clone();
+    Ok(api::dispatch(&app, &name, input).await?)
+}
+
+/// Sends a snapshot and then every event through the channel, until the window is gone.
+#[tauri::command]
+pub async fn events(app: State<'_, App>, channel: Channel<Message>) -> Result<(), Failure> {
+    let app = app.inner().clone();
+    let (snapshot, mut stream) = EventStream::open(&app).await?;
+    app.scope().spawn("window events", async move {
+        let mut message = Message::Snapshot { snapshot: Box::new(snapshot) };
+        // A channel whose window is gone refuses, which ends the task.
+        while channel.send(message).is_ok() {
+            message = match stream.next().await {
+                Some(StreamItem::Event(event)) => Message::Event { event: Box::new(event) },
+                Some(StreamItem::Snapshot(snapshot)) => Message::Snapshot { snapshot },
+                None => return,
+            };
+        }
+    });
+    Ok(())
+}
+
+/// Lets the user pick a folder; `null` when they did not.
+#[tauri::command]
+pub async fn pick_folder(tauri: AppHandle) -> Option<String> {
+    use tauri_plugin_dialog::DialogExt as _;
+    let (sender, picked) = tokio::sync::oneshot::channel();
+    tauri.dialog().file().pick_folder(move |folder| {
+        let _ = sender.send(folder);
+    });
+    let folder = picked.await.ok().flatten()?;
+    Some(folder.into_path().ok()?.display().to_string())
+}
+
+/// Opens a web address in the user's browser.
+#[tauri::command]
+pub async fn open_external(tauri: AppHandle, url: String) -> Result<(), Failure> {
+    use tauri_plugin_opener::OpenerExt as _;
+    if !(url.starts_with("https://") || url.starts_with("http://")) {
+        return Err(gantry_core::Error::invalid("url: only web addresses are opened").into());
+    }
+    tauri
+        .opener()
+        .open_url(url, None::<&str>)
+        .map_err(|error| gantry_core::Error::failed(format!("the browser could not be opened: {error}")).into())
+}
