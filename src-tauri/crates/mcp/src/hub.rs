@@ -17,6 +17,7 @@
 mod connection;
 mod from_client;
 mod from_server;
+mod link;
 mod state;
 
 #[cfg(test)]
@@ -113,14 +114,25 @@ impl Shared {
     /// Lets the state decide, then hands out what came of it.
     fn act<T>(&self, decide: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut effects = Effects::default();
-        let result = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let result = decide(&mut state, &mut effects);
-            let due = state.next_due();
-            self.due.send_if_modified(|was| std::mem::replace(was, due) != due);
-            result
-        };
-        if let Some((sequence, phase)) = effects.phase {
+        let result = self.decide(decide, &mut effects);
+        self.hand_out(effects);
+        result
+    }
+
+    fn decide<T>(
+        &self,
+        decide: impl FnOnce(&mut State, &mut Effects) -> T,
+        effects: &mut Effects,
+    ) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = decide(&mut state, effects);
+        let due = state.next_due();
+        self.due.send_if_modified(|was| std::mem::replace(was, due) != due);
+        result
+    }
+
+    fn hand_out(&self, mut effects: Effects) {
+        if let Some((sequence, phase)) = effects.phase.take() {
             // Not under the state's lock: a watcher may ask the hub something while it
             // looks at the phase. The sequence keeps the order all the same.
             let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +141,7 @@ impl Shared {
                 self.phase.send_replace(phase);
             }
         }
-        if let Some(served) = effects.served {
+        if let Some(served) = effects.served.take() {
             served.send_replace(true);
             self.receipts.send_modify(|count| *count += 1);
         }
@@ -142,9 +154,10 @@ impl Shared {
         for key in gone {
             let server = &self.options.name;
             tracing::warn!(server, "a client does not read its messages and was detached");
-            self.act(|state, effects| state.detach(key, "the client does not read", effects));
+            let detach =
+                |state: &mut State, _: &mut Effects| state.detach(key, "the client does not read");
+            self.decide(detach, &mut Effects::default());
         }
-        result
     }
 }
 
@@ -346,7 +359,7 @@ impl Client {
     /// As [`Client::send`].
     pub fn send_parsed(&self, message: Envelope) -> Result<(), Bytes> {
         let now = Instant::now();
-        self.shared.act(|state, effects| state.from_client(self.key, message, now, effects))
+        self.shared.act(|state, effects| state.take_from_client(self.key, message, now, effects))
     }
 
     /// Cancels the client's own request as if it had sent `notifications/cancelled`.
@@ -370,7 +383,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.shared.act(|state, effects| state.detach(self.key, "the client went away", effects));
+        self.shared.act(|state, _| state.detach(self.key, "the client went away"));
     }
 }
 

@@ -59,14 +59,14 @@ pub(super) fn begin(
         Upstream { generation, ready: false, out, stop: stop.clone(), refetch: refetch.clone() };
     let current = shared.act(|state, effects| state.connected(upstream, effects));
     let why = "its connection was given up".to_owned();
-    let mut ending = Ending { shared: shared.clone(), generation, why };
+    let ending = current.then(|| Ending { shared: shared.clone(), generation, why });
     async move {
-        let shared = ending.shared.clone();
-        let why = if current {
-            carry(&shared, generation, reader, writer, outgoing, &stop, &refetch).await
-        } else {
-            "a newer start had connected already".to_owned()
+        let Some(mut ending) = ending else {
+            let why = "a newer start had connected already".to_owned();
+            return Disconnected { generation, why };
         };
+        let shared = ending.shared.clone();
+        let why = carry(&shared, generation, reader, writer, outgoing, &stop, &refetch).await;
         ending.why.clone_from(&why);
         drop(ending);
         Disconnected { generation, why }
@@ -105,7 +105,8 @@ async fn read(shared: &Shared, generation: u64, reader: Reader) -> String {
         match lines.next().await {
             Ok(Some(Line::Full(line))) => match Envelope::parse(line) {
                 Ok(message) => {
-                    shared.act(|state, effects| state.from_server(generation, message, effects));
+                    shared
+                        .act(|state, effects| state.take_from_server(generation, message, effects));
                 }
                 Err(why) => {
                     noise += 1;

@@ -26,7 +26,7 @@ const GUESSED_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"
 
 impl State {
     /// Takes one message of a client.
-    pub fn from_client(
+    pub fn take_from_client(
         &mut self,
         key: ClientKey,
         message: Envelope,

@@ -12,7 +12,7 @@ type Addressee = (ClientKey, Option<String>);
 
 impl State {
     /// Takes one message of the server.
-    pub fn from_server(&mut self, generation: u64, message: Envelope, effects: &mut Effects) {
+    pub fn take_from_server(&mut self, generation: u64, message: Envelope, effects: &mut Effects) {
         if !matches!(&self.link, Link::Up(upstream) if upstream.generation == generation) {
             return;
         }

@@ -1,0 +1,220 @@
+//! Notifications: whom they reach; what is replayed; clients that do not read.
+
+use super::*;
+
+fn notice(method: &str, params: Value) -> String {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
+}
+
+#[tokio::test]
+async fn changed_tools_are_fetched_before_anybody_hears_of_them() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut peer = Peer::ready(&hub, "p", json!({})).await;
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"x":1}}}"#;
+    server.say(changed).await;
+    let list = server.expect("tools/list").await;
+    assert!(peer.is_quiet());
+    let mut page = tool_page(&["a"]);
+    page["nextCursor"] = json!("next");
+    server.answer(&list, page).await;
+    let list = server.expect("tools/list").await;
+    server.answer(&list, tool_page(&["b"])).await;
+    assert_eq!(peer.next_raw().await.line, changed);
+    peer.request(json!(1), "tools/list", json!({}));
+    assert_eq!(peer.next().await["result"], tool_page(&["a", "b"]));
+    assert_eq!(*hub.phase().borrow(), Phase::Ready { generation: 1, tools: 2 });
+    // One that cannot be fetched is still announced, and the old list stays.
+    server.say(changed).await;
+    let list = server.expect("tools/list").await;
+    server
+        .say(&format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-1,"message":"x"}}}}"#,
+            list["id"]
+        ))
+        .await;
+    assert_eq!(peer.next_raw().await.line, changed);
+    assert_eq!(hub.catalogue().expect("known").tools.len(), 2);
+}
+
+#[tokio::test]
+async fn other_news_go_to_all_who_are_initialised_as_they_are() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut first = Peer::ready(&hub, "first", json!({})).await;
+    let mut second = Peer::ready(&hub, "second", json!({})).await;
+    let mut silent = Peer::attach(&hub, "not initialised");
+    for method in [
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/x/unknown",
+    ] {
+        let text = notice(method, json!({ "n": 1 }));
+        server.say(&text).await;
+        for peer in [&mut first, &mut second] {
+            let got = peer.next_raw().await;
+            assert_eq!((got.line.as_ref(), got.concerning), (text.as_bytes(), None));
+        }
+    }
+    assert!(silent.is_quiet());
+}
+
+#[tokio::test]
+async fn log_messages_follow_the_running_call_or_else_everybodys_own_level() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut chatty = Peer::ready(&hub, "chatty", json!({})).await;
+    let mut terse = Peer::ready(&hub, "terse", json!({})).await;
+    let mut unset = Peer::ready(&hub, "unset", json!({})).await;
+    for (peer, level, upstream) in [(&mut terse, "error", "error"), (&mut chatty, "debug", "debug")]
+    {
+        peer.request(json!(1), "logging/setLevel", json!({ "level": level }));
+        let set = server.expect("logging/setLevel").await;
+        assert_eq!(set["params"]["level"], upstream);
+        server.answer(&set, json!({})).await;
+        peer.next().await;
+    }
+    // Somebody wants less: the server stays as talkative as the other needs it.
+    terse.request(json!(1), "logging/setLevel", json!({ "level": "alert" }));
+    let set = server.expect("logging/setLevel").await;
+    assert_eq!(set["params"]["level"], "debug");
+    server.answer(&set, json!({})).await;
+    terse.next().await;
+    for level in ["debug", "warning", "emergency"] {
+        server.say(&notice("notifications/message", json!({ "level": level, "data": 1 }))).await;
+    }
+    for (peer, expected) in [
+        (&mut chatty, &["debug", "warning", "emergency"][..]),
+        (&mut unset, &["warning", "emergency"]),
+        (&mut terse, &["emergency"]),
+    ] {
+        for level in expected {
+            let got = peer.next_raw().await;
+            assert_eq!(got.concerning, None);
+            let got: Value = serde_json::from_slice(&got.line).expect("JSON");
+            assert_eq!(got["params"]["level"], *level);
+        }
+        assert!(peer.is_quiet());
+    }
+    terse.request(json!(2), "tools/call", json!({ "name": "a" }));
+    server.expect("tools/call").await;
+    server.say(&notice("notifications/message", json!({ "level": "alert" }))).await;
+    assert_eq!(terse.next_raw().await.concerning.as_deref(), Some("2"));
+    assert!(chatty.is_quiet() && unset.is_quiet());
+}
+
+#[tokio::test]
+async fn subscriptions_are_counted_per_client_and_replayed_with_the_level_after_a_restart() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut first = Peer::ready(&hub, "first", json!({})).await;
+    let mut second = Peer::ready(&hub, "second", json!({})).await;
+    let uri = |uri: &str| json!({ "uri": uri });
+    for peer in [&mut first, &mut second] {
+        peer.request(json!(1), "resources/subscribe", uri("r:a"));
+        let asked = server.expect("resources/subscribe").await;
+        server.answer(&asked, json!({})).await;
+        peer.next().await;
+    }
+    first.request(json!(2), "resources/subscribe", uri("r:refused"));
+    let asked = server.expect("resources/subscribe").await;
+    server
+        .say(&format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32602,"message":""}}}}"#,
+            asked["id"]
+        ))
+        .await;
+    first.next().await;
+    second.request(json!(3), "logging/setLevel", json!({ "level": "notice" }));
+    let asked = server.expect("logging/setLevel").await;
+    server.answer(&asked, json!({})).await;
+    second.next().await;
+    // The first leaves it; the second still needs it, so the server is not told.
+    first.request(json!(4), "resources/unsubscribe", uri("r:a"));
+    assert_eq!(first.next().await["result"], json!({}));
+    server.say(&notice("notifications/resources/updated", uri("r:a"))).await;
+    assert_eq!(second.next().await["params"]["uri"], "r:a");
+    server.say(&notice("notifications/resources/updated", uri("r:a/part"))).await;
+    assert_eq!(second.next().await["params"]["uri"], "r:a/part");
+    assert!(first.is_quiet());
+    drop(server);
+    let (mut server, _connection) = connect(&hub, 2, &["a"]).await;
+    let level = server.expect("logging/setLevel").await;
+    assert_eq!(level["params"]["level"], "notice");
+    assert_eq!(server.expect("resources/subscribe").await["params"], uri("r:a"));
+    // The last one who needs it goes: now the server is told.
+    drop(second);
+    assert_eq!(server.expect("resources/unsubscribe").await["params"], uri("r:a"));
+}
+
+#[tokio::test]
+async fn progress_after_the_answer_still_finds_its_client() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut peer = Peer::ready(&hub, "p", json!({})).await;
+    peer.request(
+        json!(1),
+        "tools/call",
+        json!({ "name": "a", "_meta": { "progressToken": "tok" } }),
+    );
+    let call = server.expect("tools/call").await;
+    server.answer(&call, json!({ "task": { "taskId": "t" } })).await;
+    peer.next().await;
+    let token = &call["params"]["_meta"]["progressToken"];
+    server
+        .say(&notice("notifications/progress", json!({ "progressToken": token, "progress": 1 })))
+        .await;
+    let late = peer.next_raw().await;
+    assert_eq!(late.concerning, None);
+    assert_eq!(
+        serde_json::from_slice::<Value>(&late.line).expect("JSON")["params"]["progressToken"],
+        "tok"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_detached_and_nobody_else_notices() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut reader = Peer::ready(&hub, "reader", json!({})).await;
+    let mut deaf = Peer::ready(&hub, "deaf", json!({})).await;
+    deaf.request(json!(1), "tools/call", json!({ "name": "a" }));
+    let call = server.expect("tools/call").await;
+    for n in 0..=crate::outlet::MAILBOX_MESSAGES {
+        server.say(&notice("notifications/x", json!({ "n": n }))).await;
+        assert_eq!(reader.next().await["params"]["n"], n);
+    }
+    let cancel = server.expect("notifications/cancelled").await;
+    assert_eq!(cancel["params"]["requestId"], call["id"]);
+    let refused = deaf.client.send(Bytes::from_static(br#"{"jsonrpc":"2.0","id":2,"method":"m"}"#));
+    assert!(String::from_utf8_lossy(&refused.expect_err("detached")).contains("detached"));
+    let mut got = 0;
+    while deaf.inbox.recv().await.is_some() {
+        got += 1;
+    }
+    assert_eq!(got, crate::outlet::MAILBOX_MESSAGES, "what fitted is there, then it is over");
+    assert_eq!(left_behind(&hub)[0], 1);
+}
+
+#[tokio::test]
+async fn a_thousand_clients_that_vanish_leave_nothing() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    for round in 0..1000 {
+        let mut peer = Peer::ready(&hub, &format!("client {round}"), json!({ "roots": {} })).await;
+        peer.request(json!(1), "resources/subscribe", json!({ "uri": format!("r:{round}") }));
+        let asked = server.expect("resources/subscribe").await;
+        server.answer(&asked, json!({})).await;
+        peer.next().await;
+        let params = json!({ "name": "a", "_meta": { "progressToken": 1 } });
+        peer.request(json!(2), "tools/call", params.clone());
+        let call = server.expect("tools/call").await;
+        server.answer(&call, json!(1)).await;
+        peer.request(json!(3), "tools/call", params);
+        server.expect("tools/call").await;
+        drop(peer);
+        server.expect("notifications/cancelled").await;
+        let asked = server.expect("resources/unsubscribe").await;
+        server.answer(&asked, json!({})).await;
+    }
+    let mut marker = Peer::ready(&hub, "marker", json!({})).await;
+    marker.request(json!(1), "x/marker", json!({}));
+    let asked = server.expect("x/marker").await;
+    server.answer(&asked, json!(1)).await;
+    marker.next().await;
+    drop(marker);
+    assert_eq!(left_behind(&hub), [0; 6]);
+}
