@@ -1,1 +1,29 @@
-//! x
+//! Harness of the end-to-end tests: a [`Stage`] with fresh directories and
+//! foreign bystanders, an [`Instance`] of the real program on it, clients for
+//! what it serves, and a census of processes that does not rely on the product.
+//!
+//! The tests read `/proc`, so they run on Linux.
+
+#![cfg(unix)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests start and kill the programs under test themselves, and tasks end with the test"
+)]
+
+pub mod bystanders;
+pub mod census;
+pub mod instance;
+pub mod mcp_client;
+pub mod misbehave;
+pub mod npm;
+pub mod programs;
+pub mod progress;
+pub mod record;
+pub mod stage;
+pub mod wait;
+
+pub use instance::{Answer, Instance};
+pub use mcp_client::McpClient;
+pub use progress::{Event, Progress};
+pub use stage::Stage;
+pub use wait::wait_until;

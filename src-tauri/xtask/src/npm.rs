@@ -11,7 +11,7 @@ fn is_new_enough(version: &str) -> bool {
     let mut parts = version.trim().trim_start_matches('v').split('.').map(|part| part.parse());
     let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else { return false };
     let version: (u32, u32) = (major, minor);
-    (version >= (20, 19) && version < (21, 0)) || version >= (22, 12)
+    ((20, 19)..(21, 0)).contains(&version) || version >= (22, 12)
 }
 
 /// Fails with what to do when Node is missing or too old.

@@ -1,0 +1,17 @@
+//! The end-to-end tests: the built programs, real processes, HTTP on loopback.
+//! Each ends with "nothing left, nobody harmed" ([`gantry_tests::Stage::finish`]).
+
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests start and kill the programs under test themselves"
+)]
+
+mod access;
+mod bridge;
+mod chat;
+mod fakes;
+mod quitting;
+mod readiness;
+mod sessions;
+mod stdio_proxy;

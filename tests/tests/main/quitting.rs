@@ -1,0 +1,167 @@
+//! Nothing left behind: every way to end the program.
+
+use gantry_tests::{Instance, Stage, programs, record, wait_until};
+use rustix::process::Signal;
+use serde_json::json;
+use std::time::Duration;
+
+const CHILDREN: &str = "plain,setsid,daemon,cleared,holding";
+
+/// A session whose agent and server ignore TERM and the end of their input, and
+/// have five children each that are hard to find.
+async fn stubborn_session(instance: &Instance, stage: &Stage, prompt: &str) {
+    let request = json!({
+        "project_id": "p", "prompt": prompt,
+        "agent_config": {
+            "agent_server": programs::fake_agent(json!({
+                "FAKE_AGENT_STUBBORN": "1", "FAKE_AGENT_SPAWN": CHILDREN })),
+            "context_servers": {
+                "own": programs::fake_mcp(&["--ignore-term", "--ignore-eof", "--spawn", CHILDREN]),
+            },
+        },
+    });
+    instance.chat(request).await;
+    wait_until("agent, server and their children run", Duration::from_secs(10), async || {
+        let counts = ["stubborn", "fake_agent", "fake_mcp"].map(|name| stage.running(name).len());
+        (counts == [10, 1, 1]).then_some(())
+    })
+    .await;
+}
+
+async fn a_quit_by(gesture: impl AsyncFnOnce(&Instance)) {
+    let stage = Stage::alone().await;
+    let mut instance = Instance::start(&stage).await;
+    stubborn_session(&instance, &stage, "HANG").await;
+    gesture(&instance).await;
+    instance.ended_cleanly().await;
+    stage.empty_but(&[], Duration::from_millis(100)).await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn sigterm_leaves_nothing() {
+    a_quit_by(async |instance: &Instance| instance.signal(Signal::TERM)).await;
+}
+
+#[tokio::test]
+async fn sigint_leaves_nothing() {
+    a_quit_by(async |instance: &Instance| instance.signal(Signal::INT)).await;
+}
+
+#[tokio::test]
+async fn sighup_leaves_nothing() {
+    a_quit_by(async |instance: &Instance| instance.signal(Signal::HUP)).await;
+}
+
+#[tokio::test]
+async fn a_quit_over_the_api_leaves_nothing() {
+    a_quit_by(async |instance: &Instance| {
+        let answer = instance.post("/api/quit", &json!({})).await;
+        assert!(answer.status.is_success() && answer.body["ok"] == true, "{answer:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_signal_sent_twice_at_once_counts_as_one() {
+    a_quit_by(async |instance: &Instance| {
+        instance.signal(Signal::TERM);
+        instance.signal(Signal::TERM);
+    })
+    .await;
+}
+
+/// Case 11.
+#[tokio::test]
+async fn kill_minus_nine_leaves_nothing_after_two_seconds_and_the_next_start_is_clean() {
+    let stage = Stage::alone().await;
+    let mut instance = Instance::start(&stage).await;
+    stubborn_session(&instance, &stage, "HANG").await;
+    instance.signal(Signal::KILL);
+    stage.empty_but(&[], Duration::from_secs(2)).await;
+    instance.ended(Duration::from_secs(1)).await;
+
+    let mut next = Instance::start(&stage).await;
+    let sessions = next.api("sessions_list", json!({})).await;
+    let states: Vec<_> =
+        sessions["sessions"].as_array().unwrap().iter().map(|s| &s["state"]).collect();
+    assert!(states.iter().all(|state| **state != "working"), "{sessions}");
+    next.quit().await;
+    stage.finish().await;
+}
+
+/// Case 12.
+#[tokio::test]
+async fn of_two_instances_only_the_killed_ones_children_end() {
+    let one = Stage::alone().await;
+    let other = one.beside();
+    let mut killed = Instance::start(&one).await;
+    let mut kept = Instance::start(&other).await;
+    stubborn_session(&killed, &one, "ECHO one").await;
+    stubborn_session(&kept, &other, "ECHO other").await;
+    let before = other.members();
+    killed.signal(Signal::KILL);
+    one.empty_but(&[], Duration::from_secs(2)).await;
+    killed.ended(Duration::from_secs(1)).await;
+    // A start sweeps orphans of dead instances, and nothing of a living one.
+    let mut next = Instance::start(&one).await;
+    assert_eq!(other.members(), before);
+    next.quit().await;
+    assert_eq!(other.members(), before);
+    kept.quit().await;
+    one.finish().await;
+    other.finish().await;
+}
+
+/// Case 24.
+#[tokio::test]
+async fn a_server_that_needs_two_seconds_to_end_gets_them() {
+    let stage = Stage::alone().await;
+    let mut instance = Instance::start(&stage).await;
+    let request = json!({
+        "project_id": "p", "prompt": "hello",
+        "agent_config": {
+            "agent_server": programs::fake_agent(json!({})),
+            "context_servers": { "own": programs::fake_mcp(&["--term-delay", "2000", "--ignore-eof"]) },
+        },
+    });
+    instance.turn(request, Duration::from_secs(20)).await;
+    instance.quit().await;
+    assert_eq!(record::events(&stage.ledger(), "ended in good order").len(), 1);
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn a_quit_with_nothing_to_stop_takes_less_than_a_second() {
+    let stage = Stage::alone().await;
+    let mut instance = Instance::start(&stage).await;
+    let took = instance.quit().await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    // The ready line was the only one.
+    assert!(!stage.path("serve-stdout.log").exists());
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn a_quit_while_a_server_starts_and_an_agent_initialises_leaves_nothing() {
+    let stage = Stage::alone().await;
+    let mut instance = Instance::start(&stage).await;
+    let request = json!({
+        "project_id": "p", "prompt": "hello",
+        "agent_config": {
+            "agent_server": programs::fake_agent(json!({ "FAKE_AGENT_INIT_DELAY": "20000" })),
+            "context_servers": { "own": programs::fake_mcp(&["--start-delay", "20000"]) },
+        },
+    });
+    let request = gantry_tests::instance::chat_request(request);
+    let waiting = instance.request(reqwest::Method::POST, "/computer/chat").json(&request);
+    let waiting = tokio::spawn(waiting.send());
+    wait_until("the server is starting", Duration::from_secs(10), async || {
+        (stage.running("fake_mcp").len() == 1).then_some(())
+    })
+    .await;
+    instance.quit().await;
+    // The caller is told, one way or the other; it does not hang.
+    tokio::time::timeout(Duration::from_secs(2), waiting).await.unwrap().unwrap().ok();
+    stage.finish().await;
+}
