@@ -80,8 +80,14 @@ fn bounded(limit: &str, command: Command) -> Command {
 }
 
 fn flows() -> Result<(), String> {
+    let folder = place::root().join("tests/ui");
+    let entries = fs::read_dir(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.to_string_lossy().ends_with(".test.mjs"));
+    files.sort();
     let mut node = Command::new("node");
-    node.args(["--test", "--test-concurrency=1", "--test-reporter=spec", "tests/ui/"])
+    node.args(["--test", "--test-concurrency=1", "--test-reporter=spec"])
+        .args(files)
         .current_dir(place::root())
         .env("GANTRY_PROGRAMS", place::target().join("debug"))
         .env("GANTRY_TESTS_NPM", place::test_npm());
