@@ -1,6 +1,8 @@
 //! Who a process is: pid and start time, never one of them alone; and the
 //! cookie by which its descendants are known.
 
+use crate::os::{self, Stat};
+
 /// The environment variable that every process we start carries.
 pub const COOKIE_VARIABLE: &str = "GANTRY_TREE";
 
@@ -17,17 +19,25 @@ pub struct ProcessId {
 impl ProcessId {
     /// The process that has this pid now, if there is one (zombies count).
     pub fn of(pid: u32) -> Option<Self> {
-        unimplemented!()
+        os::stat(pid).as_ref().map(Self::from)
     }
 
     /// This process.
     pub fn current() -> Self {
-        unimplemented!()
+        let pid = std::process::id();
+        // Without a readable process table nothing here works; 0 matches nobody.
+        Self::of(pid).unwrap_or(Self { pid, start: 0 })
     }
 
     /// Whether this very process still runs (a zombie does not).
     pub fn is_alive(self) -> bool {
-        unimplemented!()
+        os::stat(self.pid).is_some_and(|stat| stat.start == self.start && stat.is_alive())
+    }
+}
+
+impl From<&Stat> for ProcessId {
+    fn from(stat: &Stat) -> Self {
+        Self { pid: stat.pid, start: stat.start }
     }
 }
 
@@ -41,6 +51,13 @@ pub struct Cookie {
     pub tree: String,
 }
 
+impl Cookie {
+    /// The cookie that a process bears, when we may read it.
+    pub fn of(pid: u32) -> Option<Self> {
+        os::variable(pid, COOKIE_VARIABLE)?.parse().ok()
+    }
+}
+
 impl std::fmt::Display for Cookie {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}.{}", self.owner.pid, self.owner.start, self.tree)
@@ -49,7 +66,71 @@ impl std::fmt::Display for Cookie {
 
 impl std::str::FromStr for Cookie {
     type Err = ();
-    fn from_str(_text: &str) -> Result<Self, ()> {
-        unimplemented!()
+
+    /// Strict, because what bears an orphan's cookie is killed: plain digits, and a
+    /// tree id of letters, digits and `-`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        fn number<T: std::str::FromStr>(text: &str) -> Result<T, ()> {
+            let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse().ok().filter(|_| is_plain).ok_or(())
+        }
+        let mut parts = text.splitn(3, '.');
+        let mut part = || parts.next().ok_or(());
+        let pid = number(part()?)?;
+        let start = number(part()?)?;
+        let tree = part()?;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if tree.is_empty() || !tree.bytes().all(plain) {
+            return Err(());
+        }
+        Ok(Self { owner: ProcessId { pid, start }, tree: tree.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_cookie_survives_the_environment(pid: u32, start: u64, tree in "[a-zA-Z0-9-]{1,40}") {
+            let cookie = Cookie { owner: ProcessId { pid, start }, tree };
+            prop_assert_eq!(cookie.to_string().parse(), Ok(cookie));
+        }
+
+        #[test]
+        fn any_text_is_a_cookie_of_the_same_text_or_none(text in ".{0,40}") {
+            if let Ok(cookie) = text.parse::<Cookie>() {
+                let again: Cookie = cookie.to_string().parse().expect("its own text");
+                prop_assert_eq!(again, cookie);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_cookie_is_refused() {
+        for text in [
+            "",
+            "1",
+            "1.2",
+            "1.2.",
+            "+1.2.a",
+            "1.-2.a",
+            "1.2.a.b",
+            "1.2.a b",
+            " 1.2.a",
+            "4294967296.2.a",
+        ] {
+            assert_eq!(text.parse::<Cookie>(), Err(()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn we_are_alive_and_nobody_else_with_our_pid_is() {
+        let me = ProcessId::current();
+        assert!(me.is_alive());
+        assert!(!ProcessId { start: me.start + 1, ..me }.is_alive());
+        assert_eq!(ProcessId::of(u32::MAX), None);
     }
 }

@@ -1,6 +1,10 @@
-//! Starting a process: the only place that does (rule 2).
+//! What to start, and what a start gives. [`Supervisor::launch`] does it.
 
-use crate::{Cause, Deadline, Ended, ProcessId, ProcessTree, Scope};
+use crate::ProcessTree;
+pub use crate::{
+    streams::{StderrTail, Stdin, Stdout},
+    supervisor::Supervisor,
+};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// What a process is to us.
@@ -72,70 +76,4 @@ pub struct Child {
     pub stdout: Stdout,
     /// What it wrote to standard error lately; always drained.
     pub stderr: StderrTail,
-}
-
-/// A child's standard input ([`tokio::io::AsyncWrite`]). The tree holds a second handle, so
-/// that a stop can close it while somebody is writing.
-#[derive(Debug)]
-pub struct Stdin {}
-
-/// A child's standard output ([`tokio::io::AsyncRead`]).
-#[derive(Debug)]
-pub struct Stdout {}
-
-/// The last lines of a child's standard error, bounded. Clones share the tail.
-#[derive(Clone, Debug)]
-pub struct StderrTail {}
-
-impl StderrTail {
-    /// The last `count` lines, oldest first, without line ends.
-    pub fn lines(&self, count: usize) -> Vec<String> {
-        unimplemented!()
-    }
-    /// The number of lines seen so far; grows with each line (to follow the log).
-    pub fn seen(&self) -> u64 {
-        unimplemented!()
-    }
-}
-
-/// Starts and ends processes for one Gantry instance. Clones are the same supervisor.
-#[derive(Clone, Debug)]
-pub struct Supervisor {}
-
-impl Supervisor {
-    /// `warden` is the path of `gantry-warden`; without it (or where the platform has none)
-    /// trees are kept by group, snapshot and cookie alone.
-    pub fn new(scope: Scope, warden: Option<PathBuf>) -> Self {
-        unimplemented!()
-    }
-
-    /// Starts a program in a tree of its own. Returns once the program runs.
-    ///
-    /// # Errors
-    /// See [`LaunchError`].
-    pub async fn launch(&self, launch: Launch) -> Result<Child, LaunchError> {
-        unimplemented!()
-    }
-
-    /// The trees that have a living member.
-    pub fn trees(&self) -> Vec<ProcessTree> {
-        unimplemented!()
-    }
-
-    /// Refuses further launches, then stops all trees at once.
-    pub async fn stop_all(&self, cause: Cause, deadline: Deadline) -> Vec<(ProcessTree, Ended)> {
-        unimplemented!()
-    }
-
-    /// Every living process that bears a cookie of this instance, members of
-    /// the trees included. Empty after a complete stop.
-    pub fn survivors(&self) -> Vec<ProcessId> {
-        unimplemented!()
-    }
-
-    /// Kills every survivor without a runtime, in at most `limit`: the last
-    /// resort of the shutdown's watchdog thread. Returns what is left.
-    pub fn kill_now(&self, limit: Duration) -> Vec<ProcessId> {
-        unimplemented!()
-    }
 }

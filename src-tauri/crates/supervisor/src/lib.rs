@@ -2,14 +2,21 @@
 //!
 //! The only crate that starts a process and the only one that ends one (rule 2).
 //! It knows no protocol: it hands out byte streams.
+//!
+//! Read `README.md` beside this crate first.
 
 #![deny(missing_docs)]
 
+mod census;
 pub mod deadline;
 pub mod environment;
 pub mod identity;
 pub mod launch;
+mod os;
+mod resolve;
 pub mod scope;
+mod streams;
+mod supervisor;
 pub mod sweep;
 pub mod table;
 pub mod tree;
@@ -18,5 +25,6 @@ pub use deadline::{Deadline, Missed};
 pub use identity::{COOKIE_VARIABLE, Cookie, ProcessId};
 pub use launch::{Child, Launch, LaunchError, Role, StderrTail, Stdin, Stdout, Supervisor};
 pub use scope::{Scope, Task};
+pub use supervisor::warden_beside_us;
 pub use sweep::{SweepReport, sweep};
 pub use tree::{Cause, Ended, Exit, How, ProcessTree};

@@ -1,7 +1,14 @@
 //! A child and everything it started, and the one way to end it.
 
+mod keep;
+mod shared;
+mod stop;
+
+pub(crate) use keep::keep;
+pub(crate) use shared::{Beginning, Parts, Shared};
+
 use crate::{Deadline, ProcessId, Role};
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// Why a tree is stopped; for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,49 +62,103 @@ pub struct Ended {
     pub took: Duration,
 }
 
-/// A child and everything it started. Clones are the same tree.
+/// A child and everything it started. Clones are the same tree; when the last one is
+/// dropped, the tree ends as if the app had died: TERM, its grace, KILL.
 #[derive(Clone, Debug)]
-pub struct ProcessTree {}
+pub struct ProcessTree {
+    handle: Arc<Handle>,
+}
+
+/// Counts the holders of a tree.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.abandon();
+    }
+}
 
 impl ProcessTree {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { handle: Arc::new(Handle { shared }) }
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    pub(crate) fn from_handle(handle: Arc<Handle>) -> Self {
+        Self { handle }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
     /// Unique within this instance; the third part of the cookie.
     pub fn id(&self) -> &str {
-        unimplemented!()
+        &self.shared().cookie.tree
     }
+
     /// The name from the launch.
     pub fn name(&self) -> &str {
-        unimplemented!()
+        &self.shared().name
     }
+
     /// What it is to us.
     pub fn role(&self) -> Role {
-        unimplemented!()
+        self.shared().role
     }
+
     /// The program itself (not its warden).
     pub fn program(&self) -> ProcessId {
-        unimplemented!()
+        self.shared().program()
     }
+
+    /// The warden around it, where there is one.
+    pub fn warden(&self) -> Option<ProcessId> {
+        self.shared().warden
+    }
+
     /// The executable that was run, after the search in `PATH`.
     pub fn executable(&self) -> &PathBuf {
-        unimplemented!()
+        &self.shared().executable
     }
-    /// The members that are alive now, the warden not among them.
+
+    /// The members that are alive now, the warden not among them. Reads the process
+    /// table: a few milliseconds.
     pub fn members(&self) -> Vec<ProcessId> {
-        unimplemented!()
+        self.shared().find(true).iter().map(ProcessId::from).collect()
     }
+
     /// How the program ended, once it has.
     pub fn exit(&self) -> Option<Exit> {
-        unimplemented!()
+        *self.shared().exit.borrow()
     }
+
     /// Resolves when the program has ended (its children may still live; the
     /// warden is ending them).
     pub async fn exited(&self) -> Exit {
-        unimplemented!()
+        let mut exit = self.shared().exit.subscribe();
+        match exit.wait_for(Option::is_some).await {
+            Ok(exit) => exit.unwrap_or(Exit::Unknown),
+            // The sender lives in `shared`, which we hold.
+            Err(_) => Exit::Unknown,
+        }
     }
+
     /// Ends the tree: snapshot → close stdin → TERM → wait → KILL of the group, the snapshot
     /// and every bearer of the cookie, until none is left or the deadline is
     /// reached. Idempotent: all callers get the same result, and a later,
     /// earlier deadline shortens the wait.
+    ///
+    /// Of the time until the deadline the first quarter (at most 1 s) is for the end of
+    /// input and the last sixth (at most 0.75 s) for KILL; TERM has what is between. A
+    /// phase ends as soon as the tree has. Dropping the future does not end the stop.
     pub async fn stop(&self, cause: Cause, deadline: Deadline) -> Ended {
-        unimplemented!()
+        stop::stop(self.shared(), cause, deadline).await
     }
 }

@@ -1,0 +1,217 @@
+//! The warden's life: wait for a child, an order or a time; end what is left.
+
+use crate::control::Control;
+use gantry_warden::{
+    kill, proc,
+    table::{Stat, below},
+    words::{Order, Report},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::OwnedFd,
+    io::Errno,
+    process::{WaitOptions, wait},
+};
+use std::{
+    env, io,
+    process::{Child, ExitCode},
+    time::{Duration, Instant},
+};
+
+/// The mark that every member of the tree inherits (see gantry-supervisor's `identity`).
+const COOKIE_VARIABLE: &str = "GANTRY_TREE";
+
+/// The first and the longest pause between two rounds of KILL. A killed process is
+/// gone within a millisecond or two; one that the system holds may take for ever.
+const ROUND_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// What is to be done about the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing: the program runs.
+    Watching,
+    /// They got TERM; KILL comes at this instant.
+    Asked(Instant),
+    /// KILL, round by round, the next one at this instant.
+    Killing { next: Instant, pause: Duration },
+}
+
+/// The warden of one tree.
+pub struct Guard {
+    control: Control,
+    children: OwnedFd,
+    program: u32,
+    status: Option<u8>,
+    grace: Duration,
+    phase: Phase,
+    cookie: Option<String>,
+}
+
+impl Guard {
+    /// `children` becomes readable when a child ended; `grace` is what members get
+    /// between TERM and KILL when nobody says otherwise.
+    pub fn new(mut control: Control, children: OwnedFd, child: Child, grace: Duration) -> Self {
+        let program = child.id();
+        // It has not been reaped, so it is there, if only as a zombie.
+        let start = proc::stat(program).map_or(0, |stat| stat.start);
+        control.say(&Report::Started { pid: program, start });
+        let cookie = env::var(COOKIE_VARIABLE).ok();
+        Self { control, children, program, status: None, grace, phase: Phase::Watching, cookie }
+    }
+
+    /// Until nothing is left. Returns the program's status, 128 + n for signal n.
+    pub fn run(mut self) -> ExitCode {
+        loop {
+            let none_left = self.reap();
+            if none_left && self.strangers().is_empty() {
+                return ExitCode::from(self.status.unwrap_or(1));
+            }
+            self.act();
+            if self.wait().is_err() {
+                // Without poll there is no watching: the safe end is the tree's end.
+                self.phase = Phase::Killing { next: Instant::now(), pause: ROUND_PAUSE.0 };
+            }
+        }
+    }
+
+    /// Reaps what has ended. `true` when there is no child left: everything below an
+    /// adopter of orphans hangs below one of its children, so then nothing is left.
+    fn reap(&mut self) -> bool {
+        // The notice is taken before the children are, so that none is missed.
+        let mut notice = [0; 128];
+        while rustix::io::read(&self.children, &mut notice).is_ok_and(|length| length > 0) {}
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if u32::try_from(pid.as_raw_nonzero().get()) == Ok(self.program) {
+                        self.program_ended(status.exit_status(), status.terminating_signal());
+                    }
+                }
+                Ok(None) => return false,
+                Err(Errno::INTR) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn program_ended(&mut self, code: Option<i32>, signal: Option<i32>) {
+        self.control.say(&match (code, signal) {
+            (Some(code), _) => Report::Code(code),
+            (None, signal) => Report::Signal(signal.unwrap_or(0)),
+        });
+        let status = code.unwrap_or(128 + signal.unwrap_or(0));
+        self.status = Some(u8::try_from(status & 0xff).unwrap_or(1));
+    }
+
+    /// Does what the phase and the time ask for.
+    fn act(&mut self) {
+        if self.phase == Phase::Watching && (self.status.is_some() || self.control.fd().is_none()) {
+            self.ask(self.grace);
+        }
+        match self.phase {
+            Phase::Asked(until) if Instant::now() >= until => self.kill(ROUND_PAUSE.0),
+            Phase::Killing { next, pause } if Instant::now() >= next => {
+                self.kill((pause * 2).min(ROUND_PAUSE.1));
+            }
+            _ => {}
+        }
+    }
+
+    /// TERM to all, and KILL after `grace`; never later than what was said before.
+    fn ask(&mut self, grace: Duration) {
+        let until = Instant::now() + grace;
+        match self.phase {
+            Phase::Killing { .. } => {}
+            Phase::Asked(earlier) => self.phase = Phase::Asked(earlier.min(until)),
+            Phase::Watching => {
+                self.phase = Phase::Asked(until);
+                let asked = kill::ask(&self.members());
+                self.control.say(&Report::Asked(asked));
+            }
+        }
+    }
+
+    fn kill(&mut self, pause: Duration) {
+        let killed = kill::round(|| self.members());
+        if !killed.is_empty() {
+            self.control.say(&Report::Killed(killed.len()));
+        }
+        self.phase = Phase::Killing { next: Instant::now() + pause, pause };
+    }
+
+    /// Everything below us, and who bears our cookie without being below us.
+    fn members(&self) -> Vec<Stat> {
+        let table = proc::all();
+        let me = std::process::id();
+        let mut members = below(&table, [me]);
+        let strangers = self.strangers_in(&table, &members);
+        members.extend(below(&table, strangers.iter().map(|stat| stat.pid)));
+        members.extend(strangers);
+        members.retain(|stat| stat.pid != me && stat.is_alive());
+        members
+    }
+
+    /// Bearers of our cookie that are not below us: started on the tree's behalf by
+    /// somebody else. Looked for only when the app is not there to do it.
+    fn strangers(&self) -> Vec<Stat> {
+        if self.control.fd().is_some() {
+            return Vec::new();
+        }
+        self.strangers_in(&proc::all(), &[])
+    }
+
+    fn strangers_in(&self, table: &[Stat], known: &[Stat]) -> Vec<Stat> {
+        let Some(cookie) = &self.cookie else { return Vec::new() };
+        let me = std::process::id();
+        let Some(myself) = table.iter().find(|stat| stat.pid == me) else { return Vec::new() };
+        let user = proc::user(me);
+        let bears = |stat: &&Stat| {
+            // Nobody older than the tree bears its cookie.
+            stat.pid != me
+                && stat.start >= myself.start
+                && stat.is_alive()
+                && !known.iter().any(|one| one.pid == stat.pid)
+                && proc::user(stat.pid) == user
+                && proc::variable(stat.pid, COOKIE_VARIABLE).as_ref() == Some(cookie)
+        };
+        table.iter().filter(bears).copied().collect()
+    }
+
+    /// Sleeps until a child ends, an order arrives or the phase's time has come.
+    fn wait(&mut self) -> io::Result<()> {
+        let until = match self.phase {
+            Phase::Watching => None,
+            Phase::Asked(until) => Some(until),
+            Phase::Killing { next, .. } => Some(next),
+        };
+        let timeout = until.map(|until| {
+            let left = until.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            }
+        });
+        let mut fds = vec![PollFd::new(&self.children, PollFlags::IN)];
+        let control = self.control.fd();
+        fds.extend(control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let spoken = fds.get(1).is_some_and(|control| !control.revents().is_empty());
+        drop(fds);
+        if spoken {
+            for order in self.control.orders() {
+                match order {
+                    Order::Term(grace) => self.ask(grace),
+                    Order::Kill => self.kill(ROUND_PAUSE.0),
+                }
+            }
+            if self.control.fd().is_none() {
+                // Whatever was agreed with the app: it cannot shorten it any more.
+                self.ask(self.grace);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Reading `/proc`: who is there, and who bears which mark.
+
+use crate::table::Stat;
+use std::{fs, io::Read, os::unix::fs::MetadataExt};
+
+impl Stat {
+    /// Reads the line. The name (field 2) may contain anything, parentheses too,
+    /// so the fields are counted from its last `)`.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let pid = std::str::from_utf8(&line[..line.iter().position(|&b| b == b' ')?]).ok()?;
+        let rest = &line[line.iter().rposition(|&b| b == b')')? + 1..];
+        let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
+        // `rest` begins at field 3; `nth` counts from where the last one stopped.
+        Some(Self {
+            pid: pid.parse().ok()?,
+            state: *fields.next()?.as_bytes().first()?,
+            parent: fields.next()?.parse().ok()?,
+            // 0 inside a PID namespace whose outside group it belongs to; -1 never matters.
+            group: fields.next()?.parse().unwrap_or(0),
+            session: fields.next()?.parse().unwrap_or(0),
+            ticks: {
+                let user: u64 = fields.nth(7)?.parse().ok()?;
+                user + fields.next()?.parse::<u64>().ok()?
+            },
+            start: fields.nth(6)?.parse().ok()?,
+            pages: fields.nth(1)?.parse().unwrap_or(0),
+        })
+    }
+}
+
+/// The process that has this pid now.
+pub fn stat(pid: u32) -> Option<Stat> {
+    let mut buffer = [0; 1024];
+    read_stat(pid, &mut buffer)
+}
+
+fn read_stat(pid: u32, buffer: &mut [u8]) -> Option<Stat> {
+    let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    // One read gets the whole line: it is under 400 bytes.
+    let length = file.read(buffer).ok()?;
+    Stat::parse(&buffer[..length])
+}
+
+/// Every process, zombies included, in the order of their pids.
+pub fn all() -> Vec<Stat> {
+    let mut buffer = [0; 1024];
+    pids().filter_map(|pid| read_stat(pid, &mut buffer)).collect()
+}
+
+/// Every pid that `/proc` lists.
+pub fn pids() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// The value of `name` in the environment that the process was started with;
+/// `None` when it has none or we may not look.
+pub fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    find_variable(&environment, name)
+}
+
+fn find_variable(environment: &[u8], name: &str) -> Option<String> {
+    environment.split(|&b| b == 0).find_map(|entry| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    })
+}
+
+/// The user that a process belongs to.
+pub fn user(pid: u32) -> Option<u32> {
+    // The directory's owner is the effective user (root for one that may not be dumped).
+    fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
+}
+
+/// The PID namespace that a process lives in, as the kernel names it.
+pub fn namespace(pid: u32) -> Option<std::path::PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::below;
+
+    const LINE: &[u8] =
+        b"4242 (a) b (c)) S 17 4242 4000 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 \
+        98765 1234567 321 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n";
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let stat = Stat::parse(LINE).expect("parses");
+        let expected = Stat {
+            pid: 4242,
+            parent: 17,
+            group: 4242,
+            session: 4000,
+            state: b'S',
+            ticks: 42,
+            start: 98765,
+            pages: 321,
+        };
+        assert_eq!(stat, expected);
+    }
+
+    #[test]
+    fn a_torn_line_is_refused() {
+        for cut in [0, 4, 12, 20, 60] {
+            assert_eq!(Stat::parse(&LINE[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn we_are_in_the_table_with_our_parent() {
+        let me = std::process::id();
+        let table = all();
+        let stat = table.iter().find(|stat| stat.pid == me).expect("listed");
+        assert_eq!(stat.parent, std::os::unix::process::parent_id());
+        assert!(stat.is_alive());
+        assert!(below(&table, [stat.parent]).iter().any(|found| found.pid == me));
+    }
+
+    #[test]
+    fn a_variable_is_matched_whole() {
+        let environment = b"A_GANTRY_TREE=1\0GANTRY_TREE_X=2\0GANTRY_TREE=3.4.x\0";
+        assert_eq!(find_variable(environment, "GANTRY_TREE").as_deref(), Some("3.4.x"));
+        assert_eq!(find_variable(b"GANTRY_TREE", "GANTRY_TREE"), None);
+    }
+}
