@@ -1,0 +1,293 @@
+//! What back ends ask for: a chat request that carries its own agent and servers
+//! (contract, section 2, `/computer/*`).
+
+mod agent;
+mod clock;
+mod proxy;
+mod servers;
+mod target;
+mod workspace;
+
+pub use clock::iso;
+pub use target::{AgentStatus, AgentStopped, ChatCancelled, ChatTarget};
+
+use super::{
+    App,
+    agents::check_name,
+    commands::{READY_TIMEOUT, STOP_BUDGET},
+};
+use crate::{
+    Error, Result,
+    bridge::ServerSpec,
+    session::{AgentSpec, NewSession, Prompt},
+    wire::*,
+};
+use gantry_store::ProjectRow;
+use gantry_supervisor::Deadline;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The project of a request that names none.
+const DEFAULT_PROJECT: &str = "default";
+/// The setting that says how long a prompt waits for its servers.
+const READY_SETTING: &str = "ready_timeout_ms";
+
+impl App {
+    /// Hands a prompt to the agent of a session, which is opened first when the request names
+    /// none. Returns when the agent has it, not when the turn ends.
+    ///
+    /// # Errors
+    /// Invalid (the message names the field; nothing was created), not found, busy, shutting
+    /// down, failed.
+    pub async fn chat(&self, request: ChatRequest) -> Result<ChatAnswer> {
+        self.still_open()?;
+        let user = target::required("user_id", request.user_id.as_deref())?;
+        check_name("user_id", user)?;
+        let project = request.project_id.as_deref();
+        if let Some(project) = project {
+            check_name("project_id", project)?;
+        }
+        let text = request.prompt.as_deref().unwrap_or_default();
+        if text.trim().is_empty() {
+            return Err(Error::invalid("prompt: it is required and must not be empty"));
+        }
+        let config = request.agent_config.as_ref();
+        let mut warnings = Vec::new();
+        let servers = match config.and_then(|config| config.context_servers.as_ref()) {
+            Some(named) => Some(self.context_servers(named, &mut warnings).await?),
+            None => None,
+        };
+        let wanted = config.and_then(|config| config.agent_server.as_ref());
+        let provider = request.model_provider.as_ref();
+        let request_id = match target::given(request.request_id.as_deref()) {
+            Some(id) => id.to_owned(),
+            None => uuid::Uuid::new_v4().to_string(),
+        };
+        let mut prompt = Prompt {
+            content: vec![json!({ "type": "text", "text": text })],
+            queue: request.queue,
+            request_id: Some(request_id.clone()),
+            ready_timeout: self.ready_timeout(request.ready_timeout_ms).await,
+            servers: None,
+            agent: None,
+            policy: None,
+        };
+
+        let known = match target::given(request.session_id.as_deref()) {
+            Some(id) => {
+                check_name("session_id", id)?;
+                Some(self.session_of(id, user, project)?)
+            }
+            None => None,
+        };
+        let is_new_session = known.is_none();
+        let session = match known {
+            Some(session) => {
+                prompt.servers = servers.map(Some);
+                // A model alone says nothing about another agent than our own.
+                let is_ours = session.agent == super::agents::BUILTIN_AGENT;
+                if wanted.is_some() || (provider.is_some() && is_ours) {
+                    prompt.agent = Some(self.chat_agent(wanted, provider, &mut warnings).await?);
+                }
+                prompt.policy = request.permission;
+                session
+            }
+            None => {
+                let agent = self.chat_agent(wanted, provider, &mut warnings).await?;
+                let project = self.workspace(user, project.unwrap_or(DEFAULT_PROJECT)).await?;
+                self.sessions()
+                    .create(NewSession {
+                        project,
+                        agent,
+                        servers,
+                        title: None,
+                        policy: request.permission.unwrap_or_default(),
+                        system_prompt: request.system_prompt.filter(|text| !text.is_empty()),
+                        user_id: Some(user.to_owned()),
+                        open_now: false,
+                    })
+                    .await?
+            }
+        };
+        let accepted = self.sessions().prompt(&session.id, prompt).await.map_err(|error| {
+            let detail = error.detail.clone().unwrap_or_else(|| json!({ "session_id": session.id }));
+            error.with_detail(detail)
+        })?;
+        Ok(ChatAnswer {
+            project_id: target::project_of(&session.project_id).to_owned(),
+            session_id: session.id,
+            error: None,
+            request_id,
+            is_new_session,
+            engine: accepted.engine,
+            context: accepted.context,
+            servers: accepted.servers,
+            warnings,
+        })
+    }
+
+    /// Whether an engine runs for a user's project, and whether it works.
+    ///
+    /// # Errors
+    /// Invalid.
+    pub async fn agent_status(&self, target: ChatTarget) -> Result<AgentStatus> {
+        let (user, project) = target.project()?;
+        let mut sessions = self.sessions_in(user, project);
+        if let Some(id) = target::given(target.session_id.as_deref()) {
+            sessions.retain(|session| session.id == id);
+        }
+        Ok(target::status(user, project, &sessions))
+    }
+
+    /// Stops all sessions of a user's project, and with the last one its engine.
+    ///
+    /// # Errors
+    /// Invalid; a session could not be stopped.
+    pub async fn agent_stop(&self, target: ChatTarget) -> Result<AgentStopped> {
+        let (user, project) = target.project()?;
+        let deadline = Deadline::after(STOP_BUDGET);
+        let running: Vec<_> = self
+            .sessions_in(user, project)
+            .into_iter()
+            .filter(|session| session.state != SessionState::Stopped)
+            .collect();
+        let stops = running.iter().map(|session| self.sessions().stop(&session.id, deadline));
+        let mut stopped = 0;
+        for result in futures::future::join_all(stops).await {
+            match result {
+                Ok(_) => stopped += 1,
+                // It was deleted meanwhile: it is not running either.
+                Err(error) if error.code == crate::ErrorCode::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(AgentStopped {
+            success: true,
+            message: match stopped {
+                0 => "nothing was running".into(),
+                1 => "1 session was stopped".into(),
+                n => format!("{n} sessions were stopped"),
+            },
+            user_id: user.to_owned(),
+            project_id: project.to_owned(),
+        })
+    }
+
+    /// Cancels the running turn of the session, or of every session of the user's project.
+    ///
+    /// # Errors
+    /// Invalid; not found when a session is named that is not there.
+    pub async fn chat_cancel(&self, target: ChatTarget) -> Result<ChatCancelled> {
+        let (user, project) = target.project()?;
+        let asked = target::given(target.session_id.as_deref());
+        let sessions = match asked {
+            Some(id) => vec![self.session_of(id, user, target.project_id.as_deref())?],
+            None => {
+                let mut working = self.sessions_in(user, project);
+                working.retain(target::is_busy);
+                working
+            }
+        };
+        for session in &sessions {
+            self.sessions().cancel(&session.id).await?;
+        }
+        let session_id = sessions.into_iter().next().map(|session| session.id);
+        Ok(ChatCancelled { success: true, session_id })
+    }
+
+    /// Stops one session.
+    ///
+    /// # Errors
+    /// Invalid; not found.
+    pub async fn chat_stop(&self, target: ChatTarget) -> Result<SessionStopped> {
+        let (user, _) = target.project()?;
+        let id = target::required("session_id", target.session_id.as_deref())?;
+        let session = self.session_of(id, user, target.project_id.as_deref())?;
+        self.sessions().stop(&session.id, Deadline::after(STOP_BUDGET)).await
+    }
+
+    /// How long a prompt waits for its servers: as asked, else as set, else the default.
+    pub(super) async fn ready_timeout(&self, asked: Option<u64>) -> Duration {
+        if let Some(ms) = asked {
+            return Duration::from_millis(ms);
+        }
+        match self.store().setting(READY_SETTING).await {
+            Ok(Some(text)) => match text.trim().parse() {
+                Ok(ms) => Duration::from_millis(ms),
+                Err(_) => {
+                    tracing::warn!("the setting {READY_SETTING} is not a number; using the default");
+                    READY_TIMEOUT
+                }
+            },
+            Ok(None) => READY_TIMEOUT,
+            Err(error) => {
+                tracing::warn!("the setting {READY_SETTING} could not be read: {error}");
+                READY_TIMEOUT
+            }
+        }
+    }
+
+    /// The sessions of a user's project.
+    fn sessions_in(&self, user: &str, project: &str) -> Vec<SessionView> {
+        let id = target::project_key(user, project);
+        let mut sessions = self.sessions().views();
+        sessions.retain(|session| session.project_id == id);
+        sessions
+    }
+
+    /// A session that this user may go on with.
+    fn session_of(&self, id: &str, user: &str, project: Option<&str>) -> Result<SessionView> {
+        self.sessions()
+            .view(id)
+            .filter(|session| target::is_of(&session.project_id, user, project))
+            .ok_or_else(|| {
+                Error::not_found(format!(
+                    "session_id: there is no session `{id}`; leave it out to open a new one"
+                ))
+            })
+    }
+
+    async fn workspace(&self, user: &str, project: &str) -> Result<ProjectRow> {
+        let path = workspace::folder(&self.data_dir().workspaces, user, project).await?;
+        let path = path.to_string_lossy().into_owned();
+        let row = ProjectRow {
+            id: target::project_key(user, project),
+            path: path.clone(),
+            name: project.to_owned(),
+            created_at: crate::events::now(),
+        };
+        // The data directory may have moved since the project was stored.
+        Ok(ProjectRow { path, ..self.store().ensure_project(row).await? })
+    }
+
+    async fn chat_agent(
+        &self,
+        wanted: Option<&ChatAgentServer>,
+        provider: Option<&ModelProvider>,
+        warnings: &mut Vec<String>,
+    ) -> Result<AgentSpec> {
+        let name = wanted.and_then(|wanted| {
+            target::given(wanted.command.as_deref()).or(target::given(wanted.agent_id.as_deref()))
+        });
+        let known = match self.agent(name).await {
+            Ok(spec) => Some(spec),
+            Err(error) if error.code == crate::ErrorCode::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(agent::resolve(wanted, provider, known, warnings))
+    }
+
+    async fn context_servers(
+        &self,
+        named: &std::collections::BTreeMap<String, Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<ServerSpec>> {
+        let urls = self.bridge().views().into_iter().filter(|view| view.saved);
+        let known = servers::Known {
+            saved: self.saved_servers().await?,
+            urls: urls.map(|view| (view.url, view.name)).collect(),
+            has_program: &|name| which::which(name).is_ok(),
+        };
+        servers::read(named, &known, warnings)
+    }
+}
