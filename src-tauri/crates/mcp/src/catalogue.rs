@@ -23,13 +23,20 @@ pub(crate) struct Known {
     /// The `result` for `tools/list`; `None` when the server has no tools at all, so that it
     /// answers for itself.
     pub tools: Option<Arc<str>>,
+    /// The pages as they came, for another filter.
+    pages: Option<Arc<[Page]>>,
 }
 
 impl Known {
-    pub fn new(initialize: Box<RawValue>, pages: Option<&[Page]>, filter: &ToolFilter) -> Self {
+    pub fn new(initialize: Box<RawValue>, pages: Option<Arc<[Page]>>, filter: &ToolFilter) -> Self {
         let mut tools = Vec::new();
-        let result = pages.map(|pages| merge(pages, filter, &mut tools));
-        Self { catalogue: Arc::new(Catalogue { initialize, tools }), tools: result }
+        let result = pages.as_ref().map(|pages| merge(pages, filter, &mut tools));
+        Self { catalogue: Arc::new(Catalogue { initialize, tools }), tools: result, pages }
+    }
+
+    /// The same server seen through another filter.
+    pub fn refiltered(&self, filter: &ToolFilter) -> Self {
+        Self::new(self.catalogue.initialize.clone(), self.pages.clone(), filter)
     }
 
     /// Whether the server declared this capability.
@@ -89,7 +96,7 @@ mod tests {
     #[test]
     fn one_open_page_stays_as_it_is() {
         let text = r#"{ "tools" : [ {"name":"a","x":1.0} ], "_meta":{"k":[]} }"#;
-        let known = Known::new(page("{}"), Some(&[page(text)]), &ToolFilter::default());
+        let known = Known::new(page("{}"), Some([page(text)].into()), &ToolFilter::default());
         assert_eq!(known.tools.as_deref(), Some(text));
         assert_eq!(known.catalogue.tools.len(), 1);
     }
@@ -101,7 +108,7 @@ mod tests {
             page(r#"{"tools":[{"name":"c","u":"\u0061"}]}"#),
         ];
         let filter = ToolFilter { allow: vec![], deny: vec!["b".into()] };
-        let known = Known::new(page("{}"), Some(&pages), &filter);
+        let known = Known::new(page("{}"), Some(pages.into()), &filter);
         assert_eq!(
             known.tools.as_deref(),
             Some(r#"{"tools":[{"name":"a","n":1.50},{"name":"c","u":"\u0061"}],"ttlMs":5}"#)

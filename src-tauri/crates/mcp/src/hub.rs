@@ -226,6 +226,17 @@ impl Hub {
         self.shared.phase.subscribe()
     }
 
+    /// Lets other tools pass from the next list and call on; clients are told that the
+    /// list changed.
+    pub fn set_filter(&self, filter: ToolFilter) {
+        self.shared.act(|state, effects| state.set_filter(filter, effects));
+    }
+
+    /// Requests of clients, and calls of our own, that the server has not answered yet.
+    pub fn in_flight(&self) -> usize {
+        self.shared.act(|state, _| state.calls.values().filter(|call| call.work).count())
+    }
+
     /// What is known of the server; kept over restarts until a new handshake replaces it.
     pub fn catalogue(&self) -> Option<Arc<Catalogue>> {
         self.shared.act(|state, _| state.known.as_ref().map(|known| known.catalogue.clone()))
@@ -286,7 +297,7 @@ impl Hub {
             let server = self.name();
             serde_json::json!({ "code": UNAVAILABLE, "message": message, "data": { "server": server } })
         };
-        if !self.shared.options.filter.passes(tool) {
+        if !self.shared.act(|state, _| state.filter.passes(tool)) {
             return Err(state::refusal(self.name(), tool));
         }
         let until = Instant::now() + limit;

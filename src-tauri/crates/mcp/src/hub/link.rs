@@ -5,6 +5,7 @@ use super::{
     state::{Caller, ClientKey, Effects, LEVELS, Link, State, Upstream},
 };
 use crate::{
+    ToolFilter,
     catalogue::{Known, Page},
     frame::{self, UNAVAILABLE},
 };
@@ -87,7 +88,7 @@ impl State {
             Link::Up(upstream) if upstream.generation == generation => upstream.ready = true,
             _ => return,
         }
-        self.known = Some(Known::new(initialize, pages.as_deref(), &self.filter));
+        self.known = Some(Known::new(initialize, pages.map(Into::into), &self.filter));
         self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
         self.replay();
         // Before the held calls: who asked for the list and still waits needs no second reason.
@@ -123,12 +124,27 @@ impl State {
         }
         if let (Some(pages), Some(known)) = (pages, &self.known) {
             let initialize = known.catalogue.initialize.clone();
-            self.known = Some(Known::new(initialize, Some(&pages), &self.filter));
+            self.known = Some(Known::new(initialize, Some(pages.into()), &self.filter));
             self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
         }
         if let Some(line) = self.change.take() {
             self.broadcast(&line, effects);
         }
+    }
+
+    /// Another filter, from the next list and call on.
+    pub fn set_filter(&mut self, filter: ToolFilter, effects: &mut Effects) {
+        if self.filter == filter {
+            return;
+        }
+        self.filter = filter;
+        let Some(known) = &self.known else { return };
+        self.known = Some(known.refiltered(&self.filter));
+        if let Link::Up(Upstream { generation, ready: true, .. }) = self.link {
+            self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
+        }
+        let line = frame::notification("notifications/tools/list_changed", None).freeze();
+        self.broadcast(&line, effects);
     }
 
     /// What clients had asked a process that no longer lives: log level, subscriptions.

@@ -48,6 +48,15 @@ async fn the_handshake_reads_every_page_and_the_filter_holds_on_list_and_call() 
     assert_eq!(hub.call_tool("b", json!({}), BOUND).await.expect_err("off")["code"], -32602);
     peer.request(json!(3), "tools/list", json!({ "cursor": "2" }));
     assert_eq!(peer.next().await["error"]["code"], -32602);
+    // Another filter holds from the next list and call on, without the server's help.
+    hub.set_filter(ToolFilter { allow: vec!["b".into()], deny: vec![] });
+    assert_eq!(peer.next().await["method"], "notifications/tools/list_changed");
+    assert_eq!(*hub.phase().borrow(), Phase::Ready { generation: 1, tools: 1 });
+    peer.request(json!(4), "tools/list", json!({}));
+    assert_eq!(tools_of(&peer.next().await), ["b"]);
+    peer.request(json!(5), "tools/call", json!({ "name": "b" }));
+    server.expect("tools/call").await;
+    assert_eq!(hub.in_flight(), 1);
 }
 
 #[tokio::test]
