@@ -10,8 +10,10 @@
     reason = "tests start and kill the programs under test themselves, and tasks end with the test"
 )]
 
+pub mod api;
 pub mod bystanders;
 pub mod census;
+pub mod desktop;
 pub mod instance;
 pub mod mcp_client;
 pub mod misbehave;
@@ -20,9 +22,12 @@ pub mod programs;
 pub mod progress;
 pub mod record;
 pub mod stage;
+pub mod tray;
 pub mod wait;
 
-pub use instance::{Answer, Instance};
+pub use api::{Answer, Api};
+pub use desktop::Desktop;
+pub use instance::Instance;
 pub use mcp_client::McpClient;
 pub use progress::{Event, Progress};
 pub use stage::Stage;

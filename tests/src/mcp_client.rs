@@ -53,7 +53,7 @@ impl McpClient {
     /// # Errors
     /// When it cannot be reached, or does not answer `initialize` with a result.
     pub async fn http(url: &str, headers: &[(String, String)]) -> Result<Self> {
-        let client = crate::instance::http_client();
+        let client = crate::api::http_client();
         let (url, headers) = (url.to_owned(), headers.to_vec());
         Self::over(Transport::Http(Http { client, url, headers, session: None })).await
     }

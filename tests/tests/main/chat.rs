@@ -77,7 +77,7 @@ async fn a_cancel_ends_the_turn_and_the_session_goes_on() {
     progress.until("the first chunk", BOUND, |event| event.name == "agent_message_chunk").await;
 
     // While it works another prompt is refused unless it asks to queue.
-    let mut second = gantry_tests::instance::chat_request(chat("ECHO second"));
+    let mut second = gantry_tests::api::chat_request(chat("ECHO second"));
     second["session_id"] = answer["session_id"].clone();
     let busy = instance.post("/computer/chat", &second).await;
     assert_eq!(
@@ -129,7 +129,7 @@ async fn a_permission_is_asked_for_and_only_an_offered_option_answers_it() {
 async fn an_agent_that_dies_at_its_start_is_reported_with_its_last_words() {
     let stage = Stage::shared().await;
     let mut instance = Instance::start(&stage).await;
-    let mut request = gantry_tests::instance::chat_request(chat("hello"));
+    let mut request = gantry_tests::api::chat_request(chat("hello"));
     request["agent_config"]["agent_server"]["env"]["FAKE_AGENT_DIE"] = json!("license key missing");
     let answer = instance.post("/computer/chat", &request).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");

@@ -15,3 +15,5 @@ mod quitting;
 mod readiness;
 mod sessions;
 mod stdio_proxy;
+mod stubborn;
+mod window;

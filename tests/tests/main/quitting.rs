@@ -1,37 +1,15 @@
 //! Nothing left behind: every way to end the program.
 
+use crate::stubborn;
 use gantry_tests::{Instance, Stage, programs, record, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
 use std::time::Duration;
 
-const CHILDREN: &str = "plain,setsid,daemon,cleared,holding";
-
-/// A session whose agent and server ignore TERM and the end of their input, and
-/// have five children each that are hard to find.
-async fn stubborn_session(instance: &Instance, stage: &Stage, prompt: &str) {
-    let request = json!({
-        "project_id": "p", "prompt": prompt,
-        "agent_config": {
-            "agent_server": programs::fake_agent(json!({
-                "FAKE_AGENT_STUBBORN": "1", "FAKE_AGENT_SPAWN": CHILDREN })),
-            "context_servers": {
-                "own": programs::fake_mcp(&["--ignore-term", "--ignore-eof", "--spawn", CHILDREN]),
-            },
-        },
-    });
-    instance.chat(request).await;
-    wait_until("agent, server and their children run", Duration::from_secs(10), async || {
-        let counts = ["stubborn", "fake_agent", "fake_mcp"].map(|name| stage.running(name).len());
-        (counts == [10, 1, 1]).then_some(())
-    })
-    .await;
-}
-
 async fn a_quit_by(gesture: impl AsyncFnOnce(&Instance)) {
     let stage = Stage::alone().await;
     let mut instance = Instance::start(&stage).await;
-    stubborn_session(&instance, &stage, "HANG").await;
+    stubborn::session(&instance, &stage, "HANG").await;
     gesture(&instance).await;
     instance.ended_cleanly().await;
     stage.empty_but(&[], Duration::from_millis(100)).await;
@@ -76,7 +54,7 @@ async fn a_signal_sent_twice_at_once_counts_as_one() {
 async fn kill_minus_nine_leaves_nothing_after_two_seconds_and_the_next_start_is_clean() {
     let stage = Stage::alone().await;
     let mut instance = Instance::start(&stage).await;
-    stubborn_session(&instance, &stage, "HANG").await;
+    stubborn::session(&instance, &stage, "HANG").await;
     instance.signal(Signal::KILL);
     stage.empty_but(&[], Duration::from_secs(2)).await;
     instance.ended(Duration::from_secs(1)).await;
@@ -97,8 +75,8 @@ async fn of_two_instances_only_the_killed_ones_children_end() {
     let other = one.beside();
     let mut killed = Instance::start(&one).await;
     let mut kept = Instance::start(&other).await;
-    stubborn_session(&killed, &one, "ECHO one").await;
-    stubborn_session(&kept, &other, "ECHO other").await;
+    stubborn::session(&killed, &one, "ECHO one").await;
+    stubborn::session(&kept, &other, "ECHO other").await;
     let before = other.members();
     killed.signal(Signal::KILL);
     one.empty_but(&[], Duration::from_secs(2)).await;
@@ -153,7 +131,7 @@ async fn a_quit_while_a_server_starts_and_an_agent_initialises_leaves_nothing() 
             "context_servers": { "own": programs::fake_mcp(&["--start-delay", "20000"]) },
         },
     });
-    let request = gantry_tests::instance::chat_request(request);
+    let request = gantry_tests::api::chat_request(request);
     let waiting = instance.request(reqwest::Method::POST, "/computer/chat").json(&request);
     let waiting = tokio::spawn(waiting.send());
     wait_until("the server is starting", Duration::from_secs(10), async || {

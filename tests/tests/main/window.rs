@@ -1,0 +1,179 @@
+//! The real window, on a display of its own: `cargo xtask test` starts one,
+//! with a window manager and a session bus, and runs these one at a time.
+
+use crate::stubborn;
+use gantry_tests::{
+    Desktop, Stage, census,
+    desktop::{self, BOUND, Driver},
+    npm, programs,
+    tray::{TrayHost, TrayMenu},
+    wait_until,
+};
+use rustix::process::Signal;
+use serde_json::json;
+use std::time::Duration;
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn a_newcomer_calls_a_tool_of_a_slow_server_stops_and_quits_by_the_tray() {
+    let stage = Stage::alone().await;
+    let window = Driver::start(&stage, |command| {
+        command.env("GANTRY_DEFAULT_SERVERS", "recall");
+    })
+    .await;
+    window.see("start-page").await;
+    window.picture(&stage, "1-start").await;
+
+    // A server by the form, which needs three seconds, and a prompt at once.
+    let words = [
+        programs::path("slow_start").display().to_string(),
+        "3000".into(),
+        stage.text("server.jsonl"),
+        "node".into(),
+        npm::server_everything().display().to_string(),
+        "stdio".into(),
+    ];
+    window.click("add-server").await;
+    window.fill("server-name", "everything").await;
+    window.click("server-kind-command").await;
+    window.fill("server-command", &words.join(" ")).await;
+    window.click("server-save").await;
+    window.see("server-item[data-server='everything']").await;
+
+    window.fill("project-input", &stage.text("project")).await;
+    window.click("start-session").await;
+    window.say("/tools").await;
+    window.text("turn", BOUND, |text| text.contains("echo") && text.contains("everything")).await;
+    window.see("server-state[data-state='ready']").await;
+
+    window.say("/call echo {\"message\":\"hello\"}").await;
+    window.see("tool-card[data-status='completed']").await;
+    window.text("turn", BOUND, |text| text.contains("Echo: hello")).await;
+    window.picture(&stage, "2-tool-card").await;
+    desktop::picture(&stage, "3-display").await;
+    assert!(!stage.running("node").is_empty());
+
+    window.click("stop-session").await;
+    wait_until("the session's processes are gone", BOUND, async || {
+        if let Some(yes) = window.all("confirm-yes").await.into_iter().next() {
+            let _ = yes.click().await;
+        }
+        let engines = stage.members_like("gantry agent");
+        engines.is_empty().then_some(())
+    })
+    .await;
+
+    let menu = TrayMenu::of(window.pid).await;
+    let labels = menu.labels().await;
+    assert!(labels.iter().any(|label| label.starts_with("Show")), "{labels:?}");
+    menu.click("Quit").await;
+    window.ended_cleanly(&stage).await;
+    stage.finish().await;
+}
+
+async fn a_quit_by(gesture: impl AsyncFnOnce(&Desktop)) {
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start(&stage).await;
+    stubborn::session(&desktop, &stage, "HANG").await;
+    gesture(&desktop).await;
+    desktop.ended_cleanly().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn the_x_of_the_window_quits_where_no_tray_can_bring_it_back() {
+    a_quit_by(async |desktop: &Desktop| desktop.close_window().await).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn the_x_of_the_window_hides_it_in_the_tray_from_where_it_comes_back_and_quits() {
+    let _host = TrayHost::start().await;
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start(&stage).await;
+    let menu = TrayMenu::of(desktop.pid).await;
+    // The program asks for the host when it starts; the answer is in its log.
+    wait_until("it knows the tray host", BOUND, async || {
+        let log = std::fs::read_to_string(stage.path("desktop.log")).ok()?;
+        log.contains("host=true").then_some(())
+    })
+    .await;
+    stubborn::session(&desktop, &stage, "HANG").await;
+    desktop.close_window().await;
+    wait_until("the window is hidden", BOUND, async || {
+        desktop.window().await.is_none().then_some(())
+    })
+    .await;
+    assert_eq!(stage.running("fake_agent").len(), 1, "the session ended with the window");
+    menu.click("Show").await;
+    wait_until("the window is back", BOUND, async || desktop.window().await).await;
+    desktop.close_window().await;
+    wait_until("the window is hidden again", BOUND, async || {
+        desktop.window().await.is_none().then_some(())
+    })
+    .await;
+    menu.click("Quit").await;
+    desktop.ended_cleanly().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn control_q_quits() {
+    a_quit_by(async |desktop: &Desktop| desktop.press("ctrl+q").await).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn signals_quit_the_desktop_program() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        a_quit_by(async |desktop: &Desktop| desktop.signal(signal)).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn the_api_quits_the_desktop_program() {
+    a_quit_by(async |desktop: &Desktop| {
+        desktop.api("quit", json!({})).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn kill_minus_nine_of_the_desktop_program_leaves_nothing_after_two_seconds() {
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start(&stage).await;
+    stubborn::session(&desktop, &stage, "HANG").await;
+    desktop.signal(Signal::KILL);
+    stage.empty_but(&[], Duration::from_secs(2)).await;
+    desktop.ended(Duration::from_secs(1)).await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn a_second_start_shows_the_first_window_and_ends_with_zero() {
+    let _host = TrayHost::start().await;
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start(&stage).await;
+    wait_until("it knows the tray host", BOUND, async || {
+        let log = std::fs::read_to_string(stage.path("desktop.log")).ok()?;
+        log.contains("host=true").then_some(())
+    })
+    .await;
+    desktop.close_window().await;
+    wait_until("the window is hidden", BOUND, async || {
+        desktop.window().await.is_none().then_some(())
+    })
+    .await;
+    let status = Desktop::start_again(&stage).await;
+    assert_eq!(status.code(), Some(0));
+    wait_until("the window is back", BOUND, async || desktop.window().await).await;
+    assert!(census::row(desktop.pid).is_some());
+    desktop.signal(Signal::TERM);
+    desktop.ended_cleanly().await;
+    stage.finish().await;
+}
