@@ -2,6 +2,8 @@
 //! same call over the server's own pipes. The ratio is what counts; the
 //! milliseconds are this machine's.
 
+#![allow(clippy::disallowed_methods, reason = "it starts the server that it measures")]
+
 use gantry_tests::{Instance, McpClient, Stage, programs};
 use serde_json::json;
 use std::{
