@@ -1,0 +1,199 @@
+//! The sessions of the one client.
+
+use super::{model::Model, upstream::Upstream};
+use agent_client_protocol::v1::schema::{McpServer, SessionId, SessionUpdate};
+use futures::future::join_all;
+use gantry_supervisor::{Deadline, Scope, Supervisor};
+use serde_json::Value;
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio_util::sync::CancellationToken;
+
+/// What is kept of a conversation for a later `session/load`.
+const MOST_REMEMBERED: usize = 2000;
+
+/// One conversation.
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    pub(super) cwd: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    title: Option<String>,
+    upstreams: Vec<Upstream>,
+    /// (server, tool) that the user allowed for the rest of the session.
+    allowed: HashSet<(String, String)>,
+    turn: Option<CancellationToken>,
+    history: Vec<SessionUpdate>,
+    /// What a model has been told and has said, as chat completions take it.
+    messages: Vec<Value>,
+}
+
+impl Session {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a turn; `None` when one is running.
+    pub(super) fn begin_turn(&self, prompt: &str) -> Option<CancellationToken> {
+        let mut state = self.state();
+        if state.turn.is_some() {
+            return None;
+        }
+        if state.title.is_none() && !prompt.trim().is_empty() {
+            state.title = Some(prompt.trim().chars().take(80).collect());
+        }
+        Some(state.turn.insert(CancellationToken::new()).clone())
+    }
+
+    pub(super) fn end_turn(&self) {
+        self.state().turn = None;
+    }
+
+    /// Cancels the turn, if one is running.
+    pub(super) fn cancel(&self) {
+        if let Some(turn) = &self.state().turn {
+            turn.cancel();
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.state().turn.is_some()
+    }
+
+    pub(super) fn title(&self) -> Option<String> {
+        self.state().title.clone()
+    }
+
+    pub(super) fn upstreams(&self) -> Vec<Upstream> {
+        self.state().upstreams.clone()
+    }
+
+    pub(super) fn is_allowed(&self, server: &str, tool: &str) -> bool {
+        self.state().allowed.contains(&(server.to_owned(), tool.to_owned()))
+    }
+
+    pub(super) fn allow(&self, server: &str, tool: &str) {
+        self.state().allowed.insert((server.to_owned(), tool.to_owned()));
+    }
+
+    /// Keeps an update; beyond the limit the oldest ones go.
+    pub(super) fn remember(&self, update: &SessionUpdate) {
+        let mut state = self.state();
+        if state.history.len() >= MOST_REMEMBERED {
+            state.history.drain(..MOST_REMEMBERED / 10);
+        }
+        state.history.push(update.clone());
+    }
+
+    pub(super) fn history(&self) -> Vec<SessionUpdate> {
+        self.state().history.clone()
+    }
+
+    pub(super) fn messages(&self) -> Vec<Value> {
+        self.state().messages.clone()
+    }
+
+    pub(super) fn keep_messages(&self, messages: Vec<Value>) {
+        self.state().messages = messages;
+    }
+}
+
+/// All sessions. Clones are the same sessions.
+#[derive(Clone)]
+pub(super) struct Sessions {
+    scope: Scope,
+    supervisor: Supervisor,
+    model: Option<Arc<Model>>,
+    open: Arc<Mutex<HashMap<SessionId, Arc<Session>>>>,
+}
+
+impl Sessions {
+    pub(super) fn new(scope: Scope, supervisor: Supervisor, model: Option<Model>) -> Self {
+        Self { scope, supervisor, model: model.map(Arc::new), open: Arc::default() }
+    }
+
+    /// The model that answers what is not a command.
+    pub(super) fn model(&self) -> Option<Arc<Model>> {
+        self.model.clone()
+    }
+
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
+        self.open().get(id).cloned()
+    }
+
+    /// All, sorted by id so that the order is stable.
+    pub(super) fn all(&self) -> Vec<Arc<Session>> {
+        let mut all: Vec<_> = self.open().values().cloned().collect();
+        all.sort_by(|a, b| a.id.0.cmp(&b.id.0));
+        all
+    }
+
+    /// The session with this id, made if there is none; its servers begin to connect.
+    /// Servers of before that are wanted no more are returned, to be closed.
+    pub(super) fn open_with(
+        &self,
+        id: SessionId,
+        cwd: PathBuf,
+        servers: Vec<McpServer>,
+    ) -> (Arc<Session>, Vec<Upstream>) {
+        let session = {
+            let mut open = self.open();
+            let session = open
+                .entry(id.clone())
+                .or_insert_with(|| Arc::new(Session { id, cwd, state: Mutex::default() }));
+            session.clone()
+        };
+        let unwanted = self.reconcile(&session, servers);
+        (session, unwanted)
+    }
+
+    /// Keeps the connections whose declaration is unchanged, starts the others.
+    fn reconcile(&self, session: &Session, servers: Vec<McpServer>) -> Vec<Upstream> {
+        let mut state = session.state();
+        let mut before = std::mem::take(&mut state.upstreams);
+        for spec in servers {
+            let upstream = match before.iter().position(|u| *u.spec() == spec) {
+                Some(at) => before.swap_remove(at),
+                None => {
+                    Upstream::start(spec, session.cwd.clone(), &self.scope, self.supervisor.clone())
+                }
+            };
+            upstream.try_again();
+            state.upstreams.push(upstream);
+        }
+        before
+    }
+
+    /// Cancels the turn, closes the servers, forgets the session; false when there was none.
+    pub(super) async fn close(&self, id: &SessionId, deadline: Deadline) -> bool {
+        let Some(session) = self.open().remove(id) else { return false };
+        session.cancel();
+        close_upstreams(&session.upstreams(), deadline).await;
+        true
+    }
+
+    /// Closes all sessions at once.
+    pub(super) async fn close_all(&self, deadline: Deadline) {
+        let ids: Vec<SessionId> = self.open().keys().cloned().collect();
+        join_all(ids.iter().map(|id| self.close(id, deadline))).await;
+    }
+}
+
+/// Closes them all at the same time.
+pub(super) async fn close_upstreams(upstreams: &[Upstream], deadline: Deadline) {
+    join_all(upstreams.iter().map(|upstream| upstream.close(deadline))).await;
+}

@@ -1,0 +1,108 @@
+//! Standard input and output as streams of lines.
+//!
+//! Both are read and written by threads of their own: a read that waits for a
+//! client that says nothing must not hold the end of the program, as one on the
+//! runtime's blocking pool would.
+
+use futures::{Sink, SinkExt, Stream, future::BoxFuture};
+use std::io::{self, BufRead, Read, Write};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::PollSender;
+
+/// Longest message that is accepted, in bytes.
+const LONGEST: u64 = 64 << 20;
+/// Messages that may wait between a thread and the runtime.
+const WAITING: usize = 64;
+
+/// The program's own standard streams, a message a line.
+pub(super) struct Stdio<Out, In> {
+    pub(super) output: Out,
+    pub(super) input: In,
+    /// Resolves when everything that was put into `output` is written, after `output` is dropped.
+    pub(super) written: BoxFuture<'static, ()>,
+}
+
+/// Starts the threads.
+///
+/// # Errors
+/// When the system gives us no thread.
+pub(super) fn stdio() -> io::Result<
+    Stdio<
+        impl Sink<String, Error = io::Error> + Send + 'static,
+        impl Stream<Item = io::Result<String>> + Send + 'static,
+    >,
+> {
+    let (said, mut heard) = mpsc::channel(WAITING);
+    std::thread::Builder::new().name("gantry-stdin".into()).spawn(move || {
+        read_lines(io::stdin().lock(), |line| said.blocking_send(line).is_ok());
+    })?;
+    let (put, mut queue) = mpsc::channel::<String>(WAITING);
+    let (done, written) = oneshot::channel::<()>();
+    std::thread::Builder::new().name("gantry-stdout".into()).spawn(move || {
+        let mut stdout = io::stdout().lock();
+        while let Some(mut line) = queue.blocking_recv() {
+            line.push('\n');
+            // A client that is gone shows as end of input, too; the queue closes and whoever
+            // writes is told.
+            if stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+                break;
+            }
+        }
+        drop(done);
+    })?;
+    Ok(Stdio {
+        output: PollSender::new(put).sink_map_err(|_| io::ErrorKind::BrokenPipe.into()),
+        input: futures::stream::poll_fn(move |context| heard.poll_recv(context)),
+        written: Box::pin(async {
+            let _ = written.await;
+        }),
+    })
+}
+
+/// Reads until the end or until `put` wants no more.
+fn read_lines(mut input: impl BufRead, mut put: impl FnMut(io::Result<String>) -> bool) {
+    loop {
+        let mut line = Vec::new();
+        let item = match (&mut input).take(LONGEST + 1).read_until(b'\n', &mut line) {
+            Ok(0) => return,
+            Ok(_) if line.len() as u64 > LONGEST => {
+                Err(io::Error::other(format!("a message is longer than {} MiB", LONGEST >> 20)))
+            }
+            Ok(_) => Ok(String::from_utf8_lossy(line.trim_ascii_end()).into_owned()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        let last = item.is_err();
+        if matches!(&item, Ok(line) if line.is_empty()) {
+            continue;
+        }
+        if !put(item) || last {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_without_their_ends_and_the_last_may_be_cut() {
+        let mut lines = Vec::new();
+        read_lines(&b"{\"a\":1}\r\n\n{\"b\":\xff}\nhalf"[..], |line| {
+            lines.push(line.unwrap());
+            true
+        });
+        assert_eq!(lines, ["{\"a\":1}", "{\"b\":\u{fffd}}", "half"]);
+    }
+
+    #[test]
+    fn reading_stops_when_nobody_listens() {
+        let mut count = 0;
+        read_lines(&b"1\n2\n3\n"[..], |_| {
+            count += 1;
+            count < 2
+        });
+        assert_eq!(count, 2);
+    }
+}
