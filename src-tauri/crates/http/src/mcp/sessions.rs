@@ -1,0 +1,162 @@
+//! All MCP sessions, and when they end.
+
+use super::{Endpoint, session::Session};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// An idle session ends after this long.
+const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Beyond so many idle ones the least recently used ends.
+const MOST_IDLE: usize = 2000;
+/// Between two looks for sessions that were idle too long.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// All MCP sessions of all servers. Clones are the same table.
+#[derive(Clone, Default)]
+pub struct Sessions {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    table: Mutex<Table>,
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Table {
+    sessions: HashMap<String, Arc<Session>>,
+    swept: Option<Instant>,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("open", &self.count()).finish_non_exhaustive()
+    }
+}
+
+impl Sessions {
+    /// No sessions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.table().sessions.len()
+    }
+
+    /// How many have a request without a response.
+    pub fn working(&self) -> usize {
+        self.table().sessions.values().filter(|session| session.is_working()).count()
+    }
+
+    /// Shutdown, first half: nothing new is accepted (503) and the streams that end with
+    /// nothing else end; requests that run keep their connection.
+    pub fn drain(&self) {
+        self.inner.closed.store(true, Ordering::Release);
+        for session in self.table().sessions.values() {
+            session.end_streams();
+        }
+    }
+
+    /// Shutdown, second half: every session and every connection ends.
+    pub fn close(&self) {
+        self.drain();
+        let sessions = std::mem::take(&mut self.table().sessions);
+        for session in sessions.values() {
+            session.hang_up();
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.inner.closed.load(Ordering::Acquire)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.inner.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new session. Others that were idle too long end on this occasion.
+    pub(super) fn begin(&self, server: &str, endpoint: &Endpoint) -> Arc<Session> {
+        let owner = endpoint.session.clone();
+        let session = Arc::new(Session::new(random_id(), server, owner, &endpoint.hub));
+        let ended = {
+            let mut table = self.table();
+            table.sessions.insert(session.id().to_owned(), session.clone());
+            table.sweep(session.id())
+        };
+        // Outside the lock: the end of a session is told to its hub.
+        drop(ended);
+        session
+    }
+
+    /// The session with this id, if it is one of this server and of this token's owner.
+    pub(super) fn find(&self, id: &str, server: &str, endpoint: &Endpoint) -> Option<Arc<Session>> {
+        let (found, ended) = {
+            let mut table = self.table();
+            (table.sessions.get(id).cloned(), table.sweep(id))
+        };
+        drop(ended);
+        let found = found?;
+        if found.server != server || found.owner != endpoint.session {
+            return None;
+        }
+        if !found.client.hub().is_same(&endpoint.hub) {
+            // The server was replaced: another process, another state. The client is to begin anew.
+            self.end(id);
+            return None;
+        }
+        found.touch();
+        Some(found)
+    }
+
+    pub(super) fn end(&self, id: &str) {
+        let ended = self.table().sessions.remove(id);
+        if let Some(session) = ended {
+            session.hang_up();
+        }
+    }
+}
+
+impl Table {
+    /// Takes out what has been idle too long, and the least recently used of too many idle
+    /// ones; never `keep`.
+    fn sweep(&mut self, keep: &str) -> Vec<Arc<Session>> {
+        let now = Instant::now();
+        let due = self.swept.is_none_or(|swept| now - swept >= SWEEP_EVERY);
+        if !due && self.sessions.len() <= MOST_IDLE {
+            return Vec::new();
+        }
+        self.swept = Some(now);
+        let mut idle: Vec<(Instant, String)> = self
+            .sessions
+            .values()
+            .filter(|session| session.id() != keep)
+            .filter_map(|session| Some((session.idle_since()?, session.id().to_owned())))
+            .collect();
+        idle.sort();
+        let too_many = idle.len().saturating_sub(MOST_IDLE);
+        let ends = idle
+            .into_iter()
+            .enumerate()
+            .filter(|(index, (since, _))| *index < too_many || now - *since >= IDLE);
+        ends.filter_map(|(_, (_, id))| self.sessions.remove(&id)).collect()
+    }
+}
+
+/// 128 random bits in hexadecimal: an id is not to be guessed.
+fn random_id() -> String {
+    let mut bits = [0_u8; 16];
+    // Without randomness from the system nothing here is safe; it does not fail on any
+    // system that we run on.
+    getrandom::fill(&mut bits).expect("the system has a source of randomness");
+    bits.iter().map(|byte| format!("{byte:02x}")).collect()
+}
