@@ -16,7 +16,10 @@ use std::{
     process::{ExitStatus, Stdio},
     time::Duration,
 };
-use tokio::process::{Child, Command};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+};
 
 /// Longest wait for anything that is not said to take time.
 pub const BOUND: Duration = Duration::from_secs(20);
@@ -79,17 +82,26 @@ impl Desktop {
     /// # Panics
     /// When there is none within 20 s.
     pub async fn start(stage: &Stage) -> Self {
+        let desktop = Self::start_with(stage, |_| {}).await;
+        wait_until("the window is there", BOUND, async || desktop.window().await).await;
+        desktop
+    }
+
+    /// Starts it with further arguments or variables and waits until it listens.
+    ///
+    /// # Panics
+    /// When it does not within 20 s.
+    pub async fn start_with(stage: &Stage, change: impl FnOnce(&mut Command)) -> Self {
         let log = stage.path("desktop.log");
         let mut command = command(stage, "gantry-desktop");
+        change(&mut command);
         log_into(&mut command, &log);
         let child = command.spawn().unwrap_or_else(|why| panic!("gantry-desktop: {why}"));
         let pid = child.id().unwrap_or_default();
         stage.owns(pid);
         let (found, api) = listener(stage, &log).await;
         assert_eq!(found, pid, "instance.json names another process");
-        let desktop = Self { child, pid, api, log };
-        wait_until("the window is there", BOUND, async || desktop.window().await).await;
-        desktop
+        Self { child, pid, api, log }
     }
 
     /// Starts a second one on the same data directory and returns how it ended.
@@ -337,4 +349,34 @@ fn free_port() -> u16 {
 
 fn read(log: &Path) -> String {
     std::fs::read_to_string(log).unwrap_or_default()
+}
+
+/// A display of its own, without a window manager. Ended when dropped.
+pub struct Display {
+    server: Child,
+    /// For `DISPLAY`.
+    pub name: String,
+}
+
+impl Display {
+    /// # Panics
+    /// When Xvfb does not start.
+    pub async fn start(stage: &Stage) -> Self {
+        let mut command = stage.command("Xvfb");
+        command.args(["-displayfd", "1", "-screen", "0", "1280x800x24", "-nolisten", "tcp"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = command.spawn().unwrap_or_else(|why| panic!("Xvfb: {why}"));
+        let output = server.stdout.take().unwrap_or_else(|| panic!("no stdout"));
+        let mut line = String::new();
+        let mut output = BufReader::new(output);
+        let read = tokio::time::timeout(BOUND, output.read_line(&mut line)).await;
+        assert!(matches!(read, Ok(Ok(1..))), "Xvfb named no display");
+        Self { server, name: format!(":{}", line.trim()) }
+    }
+
+    /// # Panics
+    /// When it is gone already.
+    pub async fn kill(&mut self) {
+        self.server.kill().await.unwrap_or_else(|why| panic!("Xvfb: {why}"));
+    }
 }

@@ -4,7 +4,7 @@
 use crate::stubborn;
 use gantry_tests::{
     Desktop, Stage, census,
-    desktop::{self, BOUND, Driver},
+    desktop::{self, BOUND, Display, Driver},
     npm, programs,
     tray::{TrayHost, TrayMenu},
     wait_until,
@@ -148,6 +148,23 @@ async fn kill_minus_nine_of_the_desktop_program_leaves_nothing_after_two_seconds
     let mut desktop = Desktop::start(&stage).await;
     stubborn::session(&desktop, &stage, "HANG").await;
     desktop.signal(Signal::KILL);
+    stage.empty_but(&[], Duration::from_secs(2)).await;
+    desktop.ended(Duration::from_secs(1)).await;
+    stage.finish().await;
+}
+
+/// The toolkit ends the program at once then, without any event.
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn the_death_of_the_display_leaves_nothing_after_two_seconds() {
+    let stage = Stage::alone().await;
+    let mut display = Display::start(&stage).await;
+    let mut desktop = Desktop::start_with(&stage, |command| {
+        command.env("DISPLAY", &display.name).env_remove("WAYLAND_DISPLAY");
+    })
+    .await;
+    stubborn::session(&desktop, &stage, "HANG").await;
+    display.kill().await;
     stage.empty_but(&[], Duration::from_secs(2)).await;
     desktop.ended(Duration::from_secs(1)).await;
     stage.finish().await;
