@@ -1,15 +1,55 @@
 //! Sessions: conversations, their turns, and the engines they run in.
+//!
+//! ```text
+//! Sessions ── claim ──► Cell (state, short lock) ── Command ──► actor (waits)
+//!                         ▲                                       │
+//!    engine: update, permission, gone                opening → turn │ stopping
+//! ```
+//! What cannot wait happens in the [`cell`]; what has to wait is done by the session's
+//! actor, one thing after the other: so a prompt, a stop and an opening of one
+//! session never run at the same time, and none of them holds up another session.
+
+mod actor;
+mod cell;
+mod history;
+mod opening;
+mod permission;
+mod records;
+mod state;
+mod stopping;
+mod turn;
 
 use crate::{
-    Result,
+    Error, Result,
     bridge::{Bridge, ServerSpec},
-    events::Events,
+    engine::{Engines, EnginesParts},
+    events::{Events, now},
     wire::*,
 };
+use cell::{Cell, Claim, Command, Counters, Deps};
 use gantry_store::{ProjectRow, Store};
 use gantry_supervisor::{Deadline, Scope, Supervisor};
+use records::Kept;
 use serde_json::Value;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// How long an agent may take to answer `initialize`.
+const INITIALIZE_LIMIT: Duration = Duration::from_secs(60);
+/// Longest title in characters.
+const LONGEST_TITLE: usize = 60;
+/// Turns of a page of history when the caller does not say.
+const USUAL_PAGE: usize = 20;
+/// Most turns of a page of history.
+const LARGEST_PAGE: usize = 200;
 
 /// What sessions are made of.
 #[derive(Clone, Debug)]
@@ -29,7 +69,7 @@ pub struct SessionsParts {
 }
 
 /// How a session's agent is started. Part of the engine's key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct AgentSpec {
     /// For the log and the list.
     pub id: String,
@@ -39,6 +79,18 @@ pub struct AgentSpec {
     pub args: Vec<String>,
     /// Added to its environment (may hold secrets: never logged).
     pub env: BTreeMap<String, String>,
+}
+
+/// Without the environment's values: they may be secrets.
+impl std::fmt::Debug for AgentSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentSpec")
+            .field("id", &self.id)
+            .field("command", &self.command)
+            .field("args", &self.args)
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .finish()
+    }
 }
 
 /// A session to be.
@@ -83,8 +135,22 @@ pub struct Prompt {
 }
 
 /// All sessions. Clones are the same.
-#[derive(Clone, Debug)]
-pub struct Sessions {}
+#[derive(Clone)]
+pub struct Sessions {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    deps: Arc<Deps>,
+    cells: RwLock<HashMap<String, Arc<Cell>>>,
+    closing: AtomicBool,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("count", &self.cells().len()).finish_non_exhaustive()
+    }
+}
 
 impl Sessions {
     /// Reads the sessions of earlier runs from the store; starts nothing.
@@ -92,7 +158,56 @@ impl Sessions {
     /// # Errors
     /// The store cannot be read.
     pub async fn open(parts: SessionsParts) -> Result<Self> {
-        unimplemented!()
+        Self::open_with(parts, INITIALIZE_LIMIT).await
+    }
+
+    /// The same with another limit for `initialize`, for slow machines and tests.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn open_with(parts: SessionsParts, initialize_limit: Duration) -> Result<Self> {
+        let engines = Engines::new(EnginesParts {
+            scope: parts.scope.child("engines"),
+            supervisor: parts.supervisor,
+            gantry: parts.gantry,
+            initialize_limit,
+        });
+        let deps = Arc::new(Deps {
+            scope: parts.scope,
+            bridge: parts.bridge,
+            store: parts.store,
+            events: parts.events,
+            engines,
+        });
+        let projects: HashMap<String, String> =
+            deps.store.projects().await?.into_iter().map(|row| (row.id, row.path)).collect();
+        let mut cells = HashMap::new();
+        for row in deps.store.sessions().await? {
+            let path = projects.get(&row.project_id).cloned().unwrap_or_default();
+            let kept = Kept::from_row(row);
+            let cell = Cell::new(deps.clone(), kept, path, None);
+            cells.insert(cell.id.clone(), Arc::new(cell));
+        }
+        let inner = Inner { deps, cells: RwLock::new(cells), closing: AtomicBool::new(false) };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    fn cells(&self) -> std::sync::RwLockReadGuard<'_, HashMap<String, Arc<Cell>>> {
+        self.inner.cells.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cell(&self, session: &str) -> Result<Arc<Cell>> {
+        self.cells()
+            .get(session)
+            .cloned()
+            .ok_or_else(|| Error::not_found(format!("there is no session `{session}`")))
+    }
+
+    fn refuse_when_closing(&self) -> Result<()> {
+        if self.inner.closing.load(Ordering::Acquire) {
+            return Err(Error::shutting_down());
+        }
+        Ok(())
     }
 
     /// A new session.
@@ -100,7 +215,43 @@ impl Sessions {
     /// # Errors
     /// The store refuses; shutting down.
     pub async fn create(&self, new: NewSession) -> Result<SessionView> {
-        unimplemented!()
+        self.refuse_when_closing()?;
+        let at = now();
+        let title = new.title.as_deref().map(str::trim).filter(|title| !title.is_empty());
+        let kept = Kept {
+            id: uuid::Uuid::now_v7().to_string(),
+            acp_id: None,
+            project_id: new.project.id,
+            agent: new.agent,
+            titled: title.is_some(),
+            title: title.unwrap_or_default().to_owned(),
+            servers: new.servers,
+            policy: new.policy,
+            system_prompt: new.system_prompt.filter(|text| !text.trim().is_empty()),
+            user_id: new.user_id,
+            created_at: at,
+            last_activity: at,
+            closed: None,
+            withheld: Vec::new(),
+        };
+        let deps = self.inner.deps.clone();
+        deps.store.save_session(kept.to_row()).await?;
+        let counters = Some(Counters::default());
+        let cell = Arc::new(Cell::new(deps, kept, new.project.path, counters));
+        self.inner
+            .cells
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(cell.id.clone(), cell.clone());
+        cell.announce(&cell.lock());
+        if new.open_now {
+            self.command(&cell, Command::Open { epoch: cell.epoch() }).await?;
+        }
+        Ok(cell.view())
+    }
+
+    async fn command(&self, cell: &Arc<Cell>, command: Command) -> Result<()> {
+        cell.mailbox().send(command).await.map_err(|_| Error::shutting_down())
     }
 
     /// Hands a prompt to the agent: leases and waits for the servers, starts
@@ -110,7 +261,23 @@ impl Sessions {
     /// # Errors
     /// Not found, busy, shutting down, failed (agent not found, agent ended with …).
     pub async fn prompt(&self, session: &str, prompt: Prompt) -> Result<PromptAccepted> {
-        unimplemented!()
+        self.refuse_when_closing()?;
+        let cell = self.cell(session)?;
+        if prompt.content.is_empty() {
+            return Err(Error::invalid("`content` is empty; a prompt has at least one block"));
+        }
+        let (reply, accepted) = oneshot::channel();
+        match cell.claim(prompt, reply)? {
+            Claim::Queued(accepted) => {
+                // The actor may never have been started.
+                cell.mailbox();
+                Ok(accepted)
+            }
+            Claim::Next(job) => {
+                self.command(&cell, Command::Prompt(job)).await?;
+                accepted.await.map_err(|_| Error::shutting_down())?
+            }
+        }
     }
 
     /// Cancels the running turn; nothing to do without one.
@@ -118,7 +285,8 @@ impl Sessions {
     /// # Errors
     /// Not found.
     pub async fn cancel(&self, session: &str) -> Result<()> {
-        unimplemented!()
+        self.cell(session)?.cancel();
+        Ok(())
     }
 
     /// Answers a permission request.
@@ -126,7 +294,7 @@ impl Sessions {
     /// # Errors
     /// Not found; an option that was not offered is invalid.
     pub async fn permit(&self, session: &str, request: &str, option: &str) -> Result<()> {
-        unimplemented!()
+        self.cell(session)?.permit(request, option)
     }
 
     /// Stops a session: cancels its turn, closes it in the engine, drops its
@@ -135,7 +303,24 @@ impl Sessions {
     /// # Errors
     /// Not found.
     pub async fn stop(&self, session: &str, deadline: Deadline) -> Result<SessionStopped> {
-        unimplemented!()
+        let cell = self.cell(session)?;
+        let nothing = SessionStopped {
+            success: true,
+            session_id: session.to_owned(),
+            engine_stopped: false,
+            servers_stopped: Vec::new(),
+            processes_ended: 0,
+            forced: 0,
+        };
+        if !cell.has_actor() {
+            return Ok(nothing);
+        }
+        let mut asked = cell.ask_stop();
+        if asked.first {
+            self.command(&cell, Command::Stop(deadline)).await?;
+        }
+        let stopped = asked.result.wait_for(Option::is_some).await;
+        Ok(stopped.ok().and_then(|result| result.clone()).unwrap_or(nothing))
     }
 
     /// Gives it another title.
@@ -143,7 +328,20 @@ impl Sessions {
     /// # Errors
     /// Not found; empty.
     pub async fn rename(&self, session: &str, title: &str) -> Result<SessionView> {
-        unimplemented!()
+        let cell = self.cell(session)?;
+        let title = title.trim();
+        if title.is_empty() {
+            return Err(Error::invalid("`title` is empty"));
+        }
+        let row = {
+            let mut inner = cell.lock();
+            inner.kept.title = title.chars().take(200).collect();
+            inner.kept.titled = true;
+            cell.announce(&inner);
+            inner.kept.to_row()
+        };
+        self.inner.deps.store.save_session(row).await?;
+        Ok(cell.view())
     }
 
     /// Stops it and forgets it.
@@ -151,7 +349,16 @@ impl Sessions {
     /// # Errors
     /// Not found.
     pub async fn delete(&self, session: &str, deadline: Deadline) -> Result<()> {
-        unimplemented!()
+        let cell = self.cell(session)?;
+        cell.mark_deleted();
+        self.stop(session, deadline).await?;
+        if cell.has_actor() {
+            self.command(&cell, Command::End).await?;
+        }
+        self.inner.cells.write().unwrap_or_else(PoisonError::into_inner).remove(session);
+        self.inner.deps.store.remove_session(session).await?;
+        self.inner.deps.events.publish(Happening::SessionRemoved { id: session.to_owned() });
+        Ok(())
     }
 
     /// Turns with everything in them, a page of them.
@@ -159,33 +366,96 @@ impl Sessions {
     /// # Errors
     /// Not found.
     pub async fn history(&self, ask: SessionHistory) -> Result<History> {
-        unimplemented!()
+        self.cell(&ask.session)?;
+        let limit = ask.limit.unwrap_or(USUAL_PAGE).clamp(1, LARGEST_PAGE);
+        // Before the store is read: events after it can be applied on top.
+        let seq = self.inner.deps.events.seq();
+        let store = &self.inner.deps.store;
+        let mut rows = store.turns(&ask.session, ask.before, limit + 1).await?;
+        let more = rows.len() > limit;
+        if more {
+            rows.remove(0);
+        }
+        let mut turns = Vec::with_capacity(rows.len());
+        for row in rows {
+            let updates = store.updates_of_turn(&row.id).await?;
+            turns.push(history::turn_view(row, updates));
+        }
+        Ok(History { turns, more, seq })
     }
 
     /// All sessions, the last active first.
     pub fn views(&self) -> Vec<SessionView> {
-        unimplemented!()
+        let cells: Vec<Arc<Cell>> = self.cells().values().cloned().collect();
+        let mut views: Vec<SessionView> = cells.iter().map(|cell| cell.view()).collect();
+        views.sort_by(|a, b| b.last_activity.cmp(&a.last_activity).then_with(|| b.id.cmp(&a.id)));
+        views
     }
 
     /// One session.
     pub fn view(&self, session: &str) -> Option<SessionView> {
-        unimplemented!()
+        let cell = self.cells().get(session).cloned();
+        Some(cell?.view())
     }
 
     /// The engines: agent id, program and sessions of each (for the process view).
     pub fn engines(&self) -> Vec<EngineFacts> {
-        unimplemented!()
+        let engines = self.inner.deps.engines.all();
+        engines
+            .into_iter()
+            .filter_map(|(engine, sessions)| {
+                Some(EngineFacts {
+                    agent: engine.key().agent.id.clone(),
+                    tree: engine.tree()?.id().to_owned(),
+                    sessions,
+                })
+            })
+            .collect()
     }
 
     /// Shutdown, phase "finish": no new prompts; running turns are cancelled and waited for.
     pub async fn finish(&self, deadline: Deadline) {
-        unimplemented!()
+        self.inner.closing.store(true, Ordering::Release);
+        self.inner.deps.engines.quit();
+        let cells: Vec<Arc<Cell>> = self.active();
+        for cell in &cells {
+            cell.cancel();
+        }
+        // What does not end by itself is ended for the store in the rest of the time.
+        let patience = Deadline::after(deadline.remaining().mul_f32(0.8));
+        futures::future::join_all(cells.iter().map(|cell| async {
+            if !cell.settled(patience).await {
+                cell.overdue();
+                cell.settled(deadline).await;
+            }
+        }))
+        .await;
     }
 
     /// Shutdown, phase "ask": ends all engines.
     pub async fn stop_all(&self, deadline: Deadline) {
-        unimplemented!()
+        self.inner.closing.store(true, Ordering::Release);
+        let cells = self.active();
+        self.inner.deps.engines.stop_all(deadline).await;
+        for cell in cells {
+            cell.quit();
+        }
     }
+
+    /// Sessions that had something to do in this run.
+    fn active(&self) -> Vec<Arc<Cell>> {
+        self.cells().values().filter(|cell| cell.has_actor()).cloned().collect()
+    }
+}
+
+/// The first line of a text, short enough for a title.
+fn title_from(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    if line.chars().count() <= LONGEST_TITLE {
+        return line.to_owned();
+    }
+    let cut: String = line.chars().take(LONGEST_TITLE - 1).collect();
+    format!("{}…", cut.trim_end())
 }
 
 /// An engine for the process view.
@@ -197,4 +467,30 @@ pub struct EngineFacts {
     pub tree: String,
     /// Its sessions.
     pub sessions: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_and_short() {
+        assert_eq!(title_from("\n  Fix the build \nplease"), "Fix the build");
+        assert_eq!(title_from(""), "");
+        let long = title_from(&"语".repeat(200));
+        assert_eq!(long.chars().count(), LONGEST_TITLE);
+        assert!(long.ends_with('…'));
+    }
+
+    #[test]
+    fn an_agents_environment_is_not_shown() {
+        let spec = AgentSpec {
+            id: "a".into(),
+            command: "c".into(),
+            args: Vec::new(),
+            env: BTreeMap::from([("API_KEY".into(), "s3cret".into())]),
+        };
+        let shown = format!("{spec:?}");
+        assert!(shown.contains("API_KEY") && !shown.contains("s3cret"));
+    }
 }

@@ -1,0 +1,324 @@
+//! Engines: running agent processes, one for each project, agent and
+//! environment, and the ACP sessions in them.
+//!
+//! ```text
+//! Engines ── one start per key ──► run: launch → initialize → pump … end
+//!    members (sessions)                    │
+//!    last one leaves ──► Engine::stop      ├─► Conversation::{update, permission}
+//!                                          └─► Conversation::engine_gone
+//! ```
+
+mod registry;
+mod routes;
+mod run;
+mod state;
+
+pub(crate) use registry::{Engines, EnginesParts};
+pub(crate) use state::EngineState;
+
+use crate::{Error, Result, session::AgentSpec};
+use gantry_acp::{AgentFacts, Opening, Peer, PeerError, PermissionAsk, Written};
+use gantry_supervisor::{Cause, Deadline, Ended, ProcessTree};
+use routes::Routes;
+use serde_json::Value;
+use state::EngineEvent;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{oneshot, watch};
+
+/// How long an agent may take to answer `session/new` and its relatives. Real agents
+/// wait up to 90 s in it for a server that never answers.
+const OPEN_LIMIT: Duration = Duration::from_secs(150);
+
+/// What makes two engines the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct EngineKey {
+    /// The project's folder, the working directory.
+    pub(crate) project: PathBuf,
+    /// The agent with its environment.
+    pub(crate) agent: AgentSpec,
+}
+
+/// Our side of an ACP session, as an engine sees it. Called in the order in which the
+/// agent wrote; must not wait.
+pub(crate) trait Conversation: Send + Sync {
+    /// `session/update`: the raw `update` object.
+    fn update(&self, update: Value);
+    /// `session/request_permission`.
+    fn permission(&self, ask: PermissionAsk);
+    /// The engine failed or ended by itself.
+    fn engine_gone(&self, engine: u64, why: &str);
+}
+
+/// One engine. Clones are the same engine.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    key: EngineKey,
+    /// Unique in this run; a session knows by it which engine speaks.
+    number: u64,
+    state: watch::Sender<EngineState>,
+    process: OnceLock<Process>,
+    facts: OnceLock<AgentFacts>,
+    routes: Mutex<Routes>,
+    parts: EnginesParts,
+}
+
+/// What a launched engine has.
+#[derive(Debug)]
+struct Process {
+    tree: ProcessTree,
+    peer: Peer,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("agent", &self.inner.key.agent.id)
+            .field("number", &self.inner.number)
+            .field("state", &*self.inner.state.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A session that was opened in an engine.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenedSession {
+    /// The agent's id of it.
+    pub(crate) acp_id: String,
+    /// The agent's answer: modes, models, options.
+    #[expect(dead_code, reason = "modes and options are shown by a later piece")]
+    pub(crate) answer: Value,
+}
+
+impl Engine {
+    fn new(key: EngineKey, number: u64, parts: EnginesParts) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                key,
+                number,
+                state: watch::Sender::new(EngineState::Starting),
+                process: OnceLock::new(),
+                facts: OnceLock::new(),
+                routes: Mutex::default(),
+                parts,
+            }),
+        }
+    }
+
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(&self, event: EngineEvent) {
+        self.inner.state.send_modify(|state| *state = state.clone().next(event));
+    }
+
+    /// Unique in this run.
+    pub(crate) fn number(&self) -> u64 {
+        self.inner.number
+    }
+
+    /// What it is for.
+    pub(crate) fn key(&self) -> &EngineKey {
+        &self.inner.key
+    }
+
+    /// Where it is in its life.
+    pub(crate) fn state(&self) -> EngineState {
+        self.inner.state.borrow().clone()
+    }
+
+    /// The agent program's pid, once it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        Some(self.inner.process.get()?.tree.program().pid)
+    }
+
+    /// Its process tree, once it runs.
+    pub(crate) fn tree(&self) -> Option<&ProcessTree> {
+        Some(&self.inner.process.get()?.tree)
+    }
+
+    /// What the agent can do, once it is ready.
+    pub(crate) fn facts(&self) -> Option<&AgentFacts> {
+        self.inner.facts.get()
+    }
+
+    /// Waits until it takes sessions.
+    ///
+    /// # Errors
+    /// Why it did not start; stopped meanwhile.
+    pub(crate) async fn ready(&self) -> Result<()> {
+        let mut state = self.inner.state.subscribe();
+        let state = state
+            .wait_for(|state| *state != EngineState::Starting)
+            .await
+            .map_err(|_| Error::shutting_down())?
+            .clone();
+        match state {
+            EngineState::Ready => Ok(()),
+            EngineState::Failed { why } => Err(Error::failed(why)),
+            EngineState::Starting | EngineState::Stopping | EngineState::Stopped => {
+                Err(Error::failed("the agent was stopped while it started; try again"))
+            }
+        }
+    }
+
+    /// Why it ended by itself; waits for that. `None` when it was stopped.
+    pub(crate) async fn failure(&self) -> Option<String> {
+        let mut state = self.inner.state.subscribe();
+        match state.wait_for(EngineState::is_final).await.ok()?.clone() {
+            EngineState::Failed { why } => Some(why),
+            _ => None,
+        }
+    }
+
+    fn process(&self) -> std::result::Result<&Process, PeerError> {
+        self.inner.process.get().ok_or(PeerError::Lost)
+    }
+
+    /// Opens a session. What the agent sends in it goes to `conversation`, from the first
+    /// update on; a replayed history is swallowed.
+    ///
+    /// # Errors
+    /// The agent's; [`PeerError::Lost`] when it ended.
+    pub(crate) async fn open_session(
+        &self,
+        opening: Opening<'_>,
+        servers: &[Value],
+        conversation: Arc<dyn Conversation>,
+        on_sent: impl FnOnce(),
+    ) -> std::result::Result<OpenedSession, PeerError> {
+        let process = self.process()?;
+        let known = match opening {
+            Opening::New => None,
+            Opening::Resume(session) | Opening::Load(session) => {
+                let replaying = matches!(opening, Opening::Load(_));
+                self.route(session, conversation.clone(), replaying);
+                Some(session.to_owned())
+            }
+        };
+        let method = opening.method();
+        let (sender, receiver) = oneshot::channel();
+        let engine = self.clone();
+        let written = process.peer.open_session(
+            opening,
+            &self.inner.key.project,
+            servers,
+            // Runs before the next update of the agent is looked at.
+            move |answer| engine.session_opened(method, known, answer, conversation, sender),
+        )?;
+        written.wait().await?;
+        on_sent();
+        match Deadline::after(OPEN_LIMIT).bound(receiver).await {
+            Ok(answer) => answer.map_err(|_| PeerError::Lost)?,
+            Err(_) => Err(PeerError::Nonsense {
+                method: method.to_owned(),
+                why: format!("it did not come within {} s", OPEN_LIMIT.as_secs()),
+            }),
+        }
+    }
+
+    fn session_opened(
+        &self,
+        method: &str,
+        known: Option<String>,
+        answer: std::result::Result<Value, PeerError>,
+        conversation: Arc<dyn Conversation>,
+        asker: oneshot::Sender<std::result::Result<OpenedSession, PeerError>>,
+    ) {
+        let opened = answer.and_then(|answer| {
+            let acp_id = known
+                .clone()
+                .or_else(|| answer.get("sessionId").and_then(Value::as_str).map(str::to_owned));
+            let acp_id = acp_id.ok_or_else(|| PeerError::Nonsense {
+                method: method.to_owned(),
+                why: "`sessionId` is missing".to_owned(),
+            })?;
+            Ok(OpenedSession { acp_id, answer })
+        });
+        match (&opened, &known) {
+            (Ok(opened), None) => self.route(&opened.acp_id, conversation, false),
+            (Ok(opened), Some(_)) => self.routes().replay_is_over(&opened.acp_id),
+            (Err(_), Some(session)) => self.routes().remove(session),
+            (Err(_), None) => {}
+        }
+        if let Err(Ok(unwanted)) = asker.send(opened) {
+            // The asker gave up: nobody will use this session.
+            self.forget_session(&unwanted.acp_id);
+            if self.facts().is_some_and(|facts| facts.close)
+                && let Ok(process) = self.process()
+            {
+                let params = serde_json::json!({ "sessionId": unwanted.acp_id });
+                let _ = process.peer.request("session/close", params, |_| {});
+            }
+        }
+    }
+
+    fn route(&self, acp_id: &str, conversation: Arc<dyn Conversation>, replaying: bool) {
+        let early = self.routes().add(acp_id, conversation.clone(), replaying);
+        for update in early {
+            conversation.update(update);
+        }
+    }
+
+    /// What the agent still sends in this session is dropped from now on.
+    pub(crate) fn forget_session(&self, acp_id: &str) {
+        self.routes().remove(acp_id);
+    }
+
+    /// Closes a session in the agent, where it offers that, and forgets it.
+    pub(crate) async fn close_session(&self, acp_id: &str, deadline: Deadline) {
+        if self.facts().is_some_and(|facts| facts.close)
+            && let Ok(process) = self.process()
+        {
+            match deadline.bound(process.peer.close_session(acp_id)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "the agent did not close a session"),
+                Err(_) => tracing::debug!("the agent did not answer `session/close` in time"),
+            }
+        }
+        self.forget_session(acp_id);
+    }
+
+    /// `session/prompt`; see [`Peer::prompt`].
+    ///
+    /// # Errors
+    /// [`PeerError::Lost`].
+    pub(crate) fn prompt(
+        &self,
+        acp_id: &str,
+        content: &[Value],
+        then: impl FnOnce(std::result::Result<Value, PeerError>) + Send + 'static,
+    ) -> std::result::Result<Written, PeerError> {
+        self.process()?.peer.prompt(acp_id, content, then)
+    }
+
+    /// `session/cancel`.
+    pub(crate) fn cancel(&self, acp_id: &str) {
+        // An agent that is gone has nothing to cancel.
+        if let Ok(process) = self.process() {
+            let _ = process.peer.cancel(acp_id);
+        }
+    }
+
+    /// Ends it with everything that it started. Idempotent. `None` when there was
+    /// no process to end.
+    pub(crate) async fn stop(&self, cause: Cause, deadline: Deadline) -> Option<Ended> {
+        self.apply(EngineEvent::StopAsked);
+        let mut state = self.inner.state.subscribe();
+        // A launch that is under way cannot be called back: its process is ended once it is there.
+        let launched =
+            state.wait_for(|state| state.is_final() || self.inner.process.get().is_some());
+        let _ = deadline.bound(launched).await;
+        let ended = self.tree()?.stop(cause, deadline).await;
+        self.apply(EngineEvent::TreeEnded);
+        Some(ended)
+    }
+}

@@ -1,0 +1,196 @@
+//! All engines: one start per key however many ask at once, and the end of an
+//! engine with its last session.
+
+use super::{Conversation, Engine, EngineKey, run::run};
+use crate::{Error, Result};
+use gantry_supervisor::{Cause, Deadline, Ended, Scope, Supervisor};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// What engines are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct EnginesParts {
+    /// Owner of their tasks.
+    pub(crate) scope: Scope,
+    /// Starts and ends them.
+    pub(crate) supervisor: Supervisor,
+    /// The program of the built-in agent.
+    pub(crate) gantry: PathBuf,
+    /// How long an agent may take to answer `initialize`.
+    pub(crate) initialize_limit: Duration,
+}
+
+/// All engines. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Engines {
+    parts: EnginesParts,
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Engines that take sessions or will.
+    by_key: HashMap<EngineKey, u64>,
+    /// Every engine that has not ended, with its sessions.
+    engines: BTreeMap<u64, Entry>,
+    started: u64,
+    /// Gantry is ending: nothing starts, and what ends does not count as a crash.
+    quitting: bool,
+}
+
+struct Entry {
+    engine: Engine,
+    members: BTreeMap<String, Arc<dyn Conversation>>,
+}
+
+/// A session's place in an engine.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// The engine.
+    pub(crate) engine: Engine,
+    /// Whether it was started for this session.
+    pub(crate) started: bool,
+}
+
+impl Engines {
+    pub(crate) fn new(parts: EnginesParts) -> Self {
+        Self { parts, table: Arc::default() }
+    }
+
+    // A short lock, never held across an await nor while a session is called.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a session a member of the key's engine; starts it if there is none.
+    /// Does not wait for it.
+    ///
+    /// # Errors
+    /// Shutting down.
+    pub(crate) fn attach(
+        &self,
+        key: &EngineKey,
+        session: &str,
+        conversation: Arc<dyn Conversation>,
+    ) -> Result<Attached> {
+        let (engine, started) = {
+            let mut table = self.table();
+            if table.quitting {
+                return Err(Error::shutting_down());
+            }
+            let running = table.by_key.get(key).copied();
+            let number = running.unwrap_or_else(|| {
+                table.started += 1;
+                table.started
+            });
+            if running.is_none() {
+                let engine = Engine::new(key.clone(), number, self.parts.clone());
+                table.by_key.insert(key.clone(), number);
+                table.engines.insert(number, Entry { engine, members: BTreeMap::new() });
+            }
+            let Some(entry) = table.engines.get_mut(&number) else {
+                return Err(Error::failed("the engine ended meanwhile; try again"));
+            };
+            entry.members.insert(session.to_owned(), conversation);
+            (entry.engine.clone(), running.is_none())
+        };
+        if started {
+            let name = format!("engine-{}-{}", engine.key().agent.id, engine.number());
+            self.parts.scope.spawn(name, run(engine.clone(), self.clone()));
+        }
+        Ok(Attached { engine, started })
+    }
+
+    /// Takes a session out of an engine. True when it was the last one: the
+    /// engine takes no more sessions, and the caller stops it.
+    pub(crate) fn detach(&self, engine: &Engine, session: &str) -> bool {
+        let mut table = self.table();
+        let Some(entry) = table.engines.get_mut(&engine.number()) else { return false };
+        if entry.members.remove(session).is_none() || !entry.members.is_empty() {
+            return false;
+        }
+        table.retire(engine);
+        true
+    }
+
+    /// Stops an engine whose last session has left, and says so.
+    pub(crate) async fn stop_unused(&self, engine: &Engine, deadline: Deadline) -> Option<Ended> {
+        let ended = engine.stop(Cause::Unused, deadline).await;
+        let (processes, forced) = ended.as_ref().map_or((0, 0), |e| (e.processes, e.forced));
+        tracing::info!(
+            engine = engine.key().agent.id,
+            project = %engine.key().project.display(),
+            processes_ended = processes,
+            forced,
+            "No sessions left, stopping engine"
+        );
+        self.forget(engine);
+        ended
+    }
+
+    /// How many sessions an engine has.
+    pub(crate) fn members(&self, engine: &Engine) -> usize {
+        self.table().engines.get(&engine.number()).map_or(0, |entry| entry.members.len())
+    }
+
+    /// Engines that have not ended, with the ids of their sessions.
+    pub(crate) fn all(&self) -> Vec<(Engine, Vec<String>)> {
+        self.table()
+            .engines
+            .values()
+            .map(|entry| (entry.engine.clone(), entry.members.keys().cloned().collect()))
+            .collect()
+    }
+
+    /// From now on nothing starts, and an engine that ends was meant to.
+    pub(crate) fn quit(&self) {
+        self.table().quitting = true;
+    }
+
+    /// Ends all engines at once.
+    pub(crate) async fn stop_all(&self, deadline: Deadline) {
+        self.quit();
+        let engines: Vec<Engine> = self.all().into_iter().map(|(engine, _)| engine).collect();
+        futures::future::join_all(engines.iter().map(|engine| async {
+            engine.stop(Cause::Quit, deadline).await;
+            self.forget(engine);
+        }))
+        .await;
+    }
+
+    pub(super) fn is_quitting(&self) -> bool {
+        self.table().quitting
+    }
+
+    /// An engine ended by itself: it takes no more sessions, and its sessions are told.
+    pub(super) fn gone(&self, engine: &Engine, why: &str) {
+        let members = {
+            let mut table = self.table();
+            table.retire(engine);
+            table.engines.remove(&engine.number()).map(|entry| entry.members).unwrap_or_default()
+        };
+        for conversation in members.values() {
+            conversation.engine_gone(engine.number(), why);
+        }
+    }
+
+    /// It has ended as asked.
+    pub(super) fn forget(&self, engine: &Engine) {
+        let mut table = self.table();
+        table.retire(engine);
+        table.engines.remove(&engine.number());
+    }
+}
+
+impl Table {
+    /// The next session with this key gets another engine.
+    fn retire(&mut self, engine: &Engine) {
+        if self.by_key.get(engine.key()) == Some(&engine.number()) {
+            self.by_key.remove(engine.key());
+        }
+    }
+}

@@ -1,0 +1,665 @@
+//! One session in memory: its state, what the agent asked, and what is still to
+//! be written down. Everything here is short and never waits; what has to wait
+//! becomes a [`Chore`] of the session's actor.
+
+use super::{
+    AgentSpec, Prompt,
+    permission::{allowed_by, is_offered},
+    records::Kept,
+    state::{CANCELLED, Effect, Event, Outcome, Phase, State},
+};
+use crate::{
+    Error, Result,
+    bridge::{Bridge, ServerSpec},
+    engine::{Conversation, Engine, EngineKey, Engines},
+    events::{Events, now},
+    wire::*,
+};
+use gantry_acp::{PeerError, PermissionAsk};
+use gantry_store::{Store, TurnRow, UpdateRow};
+use gantry_supervisor::{Deadline, Scope};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long an agent may take to end a cancelled turn before it is over for everybody else.
+pub(super) const CANCEL_GRACE: Duration = Duration::from_secs(3);
+/// Prompts that may wait for a running turn.
+const MOST_QUEUED: usize = 32;
+/// Tool calls of a turn whose kind is remembered, for requests that do not repeat it.
+const MOST_KINDS: usize = 1000;
+
+/// What all sessions share.
+pub(super) struct Deps {
+    pub(super) scope: Scope,
+    pub(super) bridge: Bridge,
+    pub(super) store: Store,
+    pub(super) events: Events,
+    pub(super) engines: Engines,
+}
+
+/// What a session's actor is asked to do, one after the other.
+pub(super) enum Command {
+    /// Open it ahead of the first prompt.
+    Open { epoch: u64 },
+    /// Send this prompt; it was claimed.
+    Prompt(Box<Job>),
+    /// Stop it; the answer goes to everybody who waits.
+    Stop(Deadline),
+    /// The session is no more.
+    End,
+}
+
+/// A prompt on its way.
+pub(super) struct Job {
+    pub(super) turn: String,
+    pub(super) prompt: Prompt,
+    /// The stop before which it was asked for; a later stop takes it along.
+    pub(super) epoch: u64,
+    /// Who waits for the acceptance; nobody when it was queued.
+    pub(super) reply: Option<oneshot::Sender<Result<PromptAccepted>>>,
+}
+
+/// Something that has to wait for the store or the bridge.
+pub(super) enum Chore {
+    /// A turn is over.
+    EndTurn { turn: String, reason: String, description: Option<String> },
+    /// A queued prompt will never be sent.
+    Unsent { job: Box<Job>, reason: &'static str, description: String },
+    /// The session's servers are not needed any more.
+    Release,
+    /// The session's row changed.
+    Save,
+}
+
+/// An open permission request.
+struct OpenAsk {
+    view: PermissionView,
+    ask: PermissionAsk,
+}
+
+/// What the ACP session was opened with.
+pub(super) type Handover = Vec<(String, Via, Value)>;
+
+/// The session as the agent has it open.
+#[derive(Clone)]
+pub(super) struct OpenInAgent {
+    pub(super) acp_id: String,
+    pub(super) handed: Handover,
+}
+
+/// One session.
+pub(super) struct Cell {
+    pub(super) id: String,
+    pub(super) deps: Arc<Deps>,
+    inner: Mutex<Inner>,
+    /// The actor has something to do.
+    pub(super) wake: Notify,
+    /// Counts changes, for whoever waits for one.
+    changed: watch::Sender<u64>,
+    mailbox: OnceLock<mpsc::Sender<Command>>,
+}
+
+/// The part behind the lock.
+pub(super) struct Inner {
+    pub(super) kept: Kept,
+    pub(super) project_path: String,
+    pub(super) state: State,
+    pub(super) engine: Option<Engine>,
+    pub(super) open: Option<OpenInAgent>,
+    /// Its last engine ended by itself.
+    pub(super) lost_engine: bool,
+    /// The agent has heard nothing of it yet: the system prompt goes first.
+    pub(super) fresh: bool,
+    pub(super) readiness: Vec<ServerReadiness>,
+    commands: Vec<Value>,
+    asks: BTreeMap<u64, OpenAsk>,
+    asked: u64,
+    kinds: HashMap<String, String>,
+    /// `None` until they were read from the store.
+    pub(super) counters: Option<Counters>,
+    pub(super) turn_row: Option<TurnRow>,
+    queue: VecDeque<Job>,
+    chores: VecDeque<Chore>,
+    /// A chore is being done.
+    pub(super) doing: bool,
+    /// When a cancelled turn is over whatever the agent does.
+    force_at: Option<Instant>,
+    interrupt: CancellationToken,
+    epoch: u64,
+    stopping: Option<watch::Sender<Option<SessionStopped>>>,
+    deleted: bool,
+}
+
+/// Numbers that go on where the store left off.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) turn: i64,
+    pub(super) seq: i64,
+}
+
+/// What became of a prompt that was asked for.
+pub(super) enum Claim {
+    /// It is next; the actor gets it.
+    Next(Box<Job>),
+    /// It waits for the running turn.
+    Queued(PromptAccepted),
+}
+
+/// What became of a stop that was asked for.
+pub(super) struct StopAsked {
+    /// Gets the result.
+    pub(super) result: watch::Receiver<Option<SessionStopped>>,
+    /// Whether the actor is to be told; false when a stop is under way.
+    pub(super) first: bool,
+}
+
+impl Cell {
+    pub(super) fn new(
+        deps: Arc<Deps>,
+        kept: Kept,
+        project_path: String,
+        counters: Option<Counters>,
+    ) -> Self {
+        Self {
+            id: kept.id.clone(),
+            deps,
+            inner: Mutex::new(Inner {
+                kept,
+                project_path,
+                state: State::closed(),
+                engine: None,
+                open: None,
+                lost_engine: false,
+                fresh: true,
+                readiness: Vec::new(),
+                commands: Vec::new(),
+                asks: BTreeMap::new(),
+                asked: 0,
+                kinds: HashMap::new(),
+                counters,
+                turn_row: None,
+                queue: VecDeque::new(),
+                chores: VecDeque::new(),
+                doing: false,
+                force_at: None,
+                interrupt: CancellationToken::new(),
+                epoch: 0,
+                stopping: None,
+                deleted: false,
+            }),
+            wake: Notify::new(),
+            changed: watch::Sender::new(0),
+            mailbox: OnceLock::new(),
+        }
+    }
+
+    /// A short lock: nothing waits and no other session is called under it.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The actor's mailbox; the actor starts with the first command.
+    pub(super) fn mailbox(self: &Arc<Self>) -> &mpsc::Sender<Command> {
+        self.mailbox.get_or_init(|| {
+            let (sender, receiver) = mpsc::channel(16);
+            let name = format!("session-{}", self.id);
+            self.deps.scope.spawn(name, super::actor::run(self.clone(), receiver));
+            sender
+        })
+    }
+
+    /// Whether it ever had anything to do in this run.
+    pub(super) fn has_actor(&self) -> bool {
+        self.mailbox.get().is_some()
+    }
+
+    /// As it is now.
+    pub(super) fn view(&self) -> SessionView {
+        self.lock().view(&self.deps)
+    }
+
+    /// Tells everybody how it is now.
+    pub(super) fn announce(&self, inner: &Inner) {
+        let session = inner.view(&self.deps);
+        self.deps.events.publish(Happening::SessionChanged { session });
+        self.changed.send_modify(|n| *n += 1);
+    }
+
+    /// Lets an event happen to it, does what can be done at once, and leaves the rest to the actor.
+    pub(super) fn apply(&self, inner: &mut Inner, event: Event) {
+        let why = match &event {
+            Event::Cancel => "the turn was cancelled",
+            Event::EngineGone(_) => "the agent ended",
+            Event::Stopped | Event::OpeningFailed(_) => "the session was stopped",
+            _ => "the turn ended",
+        };
+        let before = inner.state.clone();
+        let (after, effects) = before.clone().next(event);
+        let changed = after != before;
+        inner.state = after;
+        let mut turn_ends = false;
+        for effect in effects {
+            match effect {
+                Effect::CancelAsks => self.cancel_asks(inner, why),
+                Effect::SendCancel => {
+                    if let (Some(engine), Some(open)) = (&inner.engine, &inner.open) {
+                        engine.cancel(&open.acp_id);
+                    }
+                    inner.force_at = Some(Instant::now() + CANCEL_GRACE);
+                    self.wake.notify_one();
+                }
+                Effect::EndTurn { turn, reason, description } => {
+                    turn_ends = true;
+                    inner.force_at = None;
+                    self.chore(inner, Chore::EndTurn { turn, reason, description });
+                }
+                Effect::Release => self.chore(inner, Chore::Release),
+            }
+        }
+        // The end of a turn is announced by the actor, once it is stored.
+        if changed && !turn_ends {
+            self.announce(inner);
+        }
+    }
+
+    /// Leaves something to the actor.
+    pub(super) fn chore(&self, inner: &mut Inner, chore: Chore) {
+        inner.chores.push_back(chore);
+        self.wake.notify_one();
+    }
+
+    fn cancel_asks(&self, inner: &mut Inner, why: &str) {
+        for open in std::mem::take(&mut inner.asks).into_values() {
+            open.ask.cancel();
+            self.deps.events.publish(Happening::PermissionResolved {
+                session: self.id.clone(),
+                request: open.view.request,
+                outcome: CANCELLED.to_owned(),
+                reason: Some(why.to_owned()),
+            });
+        }
+    }
+
+    /// Takes a prompt on, or lets it wait.
+    pub(super) fn claim(
+        &self,
+        prompt: Prompt,
+        reply: oneshot::Sender<Result<PromptAccepted>>,
+    ) -> Result<Claim> {
+        let mut inner = self.lock();
+        if inner.deleted {
+            return Err(Error::not_found(format!("there is no session `{}`", self.id)));
+        }
+        let turn = uuid::Uuid::now_v7().to_string();
+        let epoch = inner.epoch;
+        if inner.state.is_free() && inner.queue.is_empty() {
+            inner.interrupt = CancellationToken::new();
+            self.apply(&mut inner, Event::Claimed(turn.clone()));
+            let job = Job { turn, prompt, epoch, reply: Some(reply) };
+            return Ok(Claim::Next(Box::new(job)));
+        }
+        if !prompt.queue {
+            return Err(Error::busy(
+                "a turn is running in this session; wait for its end, cancel it, or ask to queue",
+            ));
+        }
+        if inner.queue.len() >= MOST_QUEUED {
+            return Err(Error::busy(format!("{MOST_QUEUED} prompts wait in this session already")));
+        }
+        let deferred = prompt.servers.is_some() || prompt.agent.is_some();
+        let accepted = PromptAccepted {
+            turn: turn.clone(),
+            servers: inner.readiness.clone(),
+            engine: if deferred { EngineOutcome::Deferred } else { EngineOutcome::Reused },
+            context: ContextOutcome::Kept,
+        };
+        inner.queue.push_back(Job { turn, prompt, epoch, reply: None });
+        self.wake.notify_one();
+        Ok(Claim::Queued(accepted))
+    }
+
+    /// The next queued prompt, claimed, when the session is free.
+    pub(super) fn next_queued(&self) -> Option<Box<Job>> {
+        let mut inner = self.lock();
+        if !inner.state.is_free() || inner.stopping.is_some() {
+            return None;
+        }
+        let job = inner.queue.pop_front()?;
+        inner.interrupt = CancellationToken::new();
+        self.apply(&mut inner, Event::Claimed(job.turn.clone()));
+        Some(Box::new(job))
+    }
+
+    /// Cancels the running turn, or the prompt that is on its way.
+    pub(super) fn cancel(&self) {
+        let mut inner = self.lock();
+        if inner.state.claim.is_some() {
+            inner.interrupt.cancel();
+        }
+        self.apply(&mut inner, Event::Cancel);
+    }
+
+    /// A cancelled turn is over, whatever the agent does.
+    pub(super) fn overdue(&self) {
+        let mut inner = self.lock();
+        inner.force_at = None;
+        if inner.state.running().is_some() {
+            tracing::warn!(
+                session = self.id,
+                "the agent ignores the cancel; its turn was ended without it"
+            );
+        }
+        self.apply(&mut inner, Event::Overdue);
+    }
+
+    /// Gantry ends: whatever it was doing is over.
+    pub(super) fn quit(&self) {
+        let mut inner = self.lock();
+        inner.engine = None;
+        inner.open = None;
+        self.apply(&mut inner, Event::Stopped);
+    }
+
+    /// When [`Cell::overdue`] is due.
+    pub(super) fn force_at(&self) -> Option<Instant> {
+        self.lock().force_at
+    }
+
+    /// Begins a stop: what waits to be sent is dropped, what is being opened is interrupted.
+    pub(super) fn ask_stop(&self) -> StopAsked {
+        let mut inner = self.lock();
+        if let Some(stopping) = &inner.stopping {
+            return StopAsked { result: stopping.subscribe(), first: false };
+        }
+        let (sender, result) = watch::channel(None);
+        inner.stopping = Some(sender);
+        inner.epoch += 1;
+        inner.interrupt.cancel();
+        for job in std::mem::take(&mut inner.queue) {
+            let description = "the session was stopped before this prompt was sent".to_owned();
+            self.chore(
+                &mut inner,
+                Chore::Unsent { job: Box::new(job), reason: CANCELLED, description },
+            );
+        }
+        StopAsked { result, first: true }
+    }
+
+    /// Ends a stop.
+    pub(super) fn stopped(&self, result: SessionStopped) {
+        if let Some(stopping) = self.lock().stopping.take() {
+            stopping.send_replace(Some(result));
+        }
+    }
+
+    /// What interrupts the opening for a prompt or an [`Command::Open`] of this
+    /// epoch; `None` when a stop came since.
+    pub(super) fn interruption(&self, epoch: u64) -> Option<CancellationToken> {
+        let inner = self.lock();
+        (inner.epoch == epoch).then(|| inner.interrupt.clone())
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
+    /// From now on nothing can be sent in it.
+    pub(super) fn mark_deleted(&self) {
+        self.lock().deleted = true;
+    }
+
+    /// Answers a permission request.
+    pub(super) fn permit(&self, request: &str, option: &str) -> Result<()> {
+        let mut inner = self.lock();
+        let found = inner.asks.iter().find(|(_, open)| open.view.request == request);
+        let Some((&number, open)) = found else {
+            return Err(Error::not_found(format!(
+                "there is no open permission request `{request}` in this session; it may have been answered"
+            )));
+        };
+        if !is_offered(&open.view.options, option) {
+            return Err(Error::invalid(format!("`option`: `{option}` was not offered")));
+        }
+        if let Some(open) = inner.asks.remove(&number) {
+            open.ask.select(option);
+        }
+        inner.kept.last_activity = now();
+        self.deps.events.publish(Happening::PermissionResolved {
+            session: self.id.clone(),
+            request: request.to_owned(),
+            outcome: option.to_owned(),
+            reason: None,
+        });
+        let before = inner.state.clone();
+        self.apply(&mut inner, Event::Answered(request.to_owned()));
+        if inner.state == before {
+            self.announce(&inner);
+        }
+        Ok(())
+    }
+
+    /// The agent answered a prompt.
+    pub(super) fn replied(&self, turn: &str, answer: std::result::Result<Value, PeerError>) {
+        let outcome = match answer {
+            Ok(answer) => {
+                let reason = answer.get("stopReason").and_then(Value::as_str);
+                Outcome::Done(reason.unwrap_or("end_turn").to_owned())
+            }
+            // The engine's end says more than the end of the connection.
+            Err(PeerError::Lost) => return,
+            Err(error) => Outcome::Error(error.to_string()),
+        };
+        let mut inner = self.lock();
+        self.apply(&mut inner, Event::Replied(turn.to_owned(), outcome));
+    }
+
+    /// The next thing that the actor has to do. [`Cell::chore_done`] ends it.
+    pub(super) fn next_chore(&self) -> Option<Chore> {
+        let mut inner = self.lock();
+        let chore = inner.chores.pop_front();
+        inner.doing = chore.is_some();
+        chore
+    }
+
+    pub(super) fn chore_done(&self) {
+        self.lock().doing = false;
+        self.changed.send_modify(|n| *n += 1);
+    }
+
+    /// Waits until no turn runs and everything is stored; false when the deadline came first.
+    pub(super) async fn settled(&self, deadline: Deadline) -> bool {
+        let mut changed = self.changed.subscribe();
+        let settled = async {
+            loop {
+                changed.borrow_and_update();
+                {
+                    let inner = self.lock();
+                    if inner.state.is_free() && inner.chores.is_empty() && !inner.doing {
+                        return;
+                    }
+                }
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        deadline.bound(settled).await.is_ok()
+    }
+}
+
+impl Inner {
+    /// What its engine is found by.
+    pub(super) fn key(&self) -> EngineKey {
+        EngineKey { project: PathBuf::from(&self.project_path), agent: self.kept.agent.clone() }
+    }
+
+    /// Takes over what a prompt says about the session from now on.
+    pub(super) fn adopt(&mut self, prompt: &Prompt) {
+        if let Some(servers) = &prompt.servers {
+            self.kept.servers.clone_from(servers);
+        }
+        if let Some(agent) = &prompt.agent {
+            self.kept.agent = agent.clone();
+        }
+        if prompt.servers.is_some() || prompt.agent.is_some() {
+            // The caller has sent what was not kept.
+            self.kept.withheld.clear();
+        }
+        if let Some(policy) = prompt.policy {
+            self.kept.policy = policy;
+        }
+    }
+
+    pub(super) fn servers(&self) -> Option<Vec<ServerSpec>> {
+        self.kept.servers.clone()
+    }
+
+    pub(super) fn agent(&self) -> &AgentSpec {
+        &self.kept.agent
+    }
+
+    /// A turn begins: what was known of the last one's tool calls is forgotten.
+    pub(super) fn begin_turn(&mut self, row: TurnRow) {
+        self.kinds.clear();
+        self.kept.last_activity = row.started_at;
+        self.turn_row = Some(row);
+    }
+
+    fn view(&self, deps: &Deps) -> SessionView {
+        let (state, error) = self.state.view();
+        SessionView {
+            id: self.kept.id.clone(),
+            acp_session_id: self.open.as_ref().map(|open| open.acp_id.clone()),
+            project: self.project_path.clone(),
+            project_id: self.kept.project_id.clone(),
+            agent: self.kept.agent.id.clone(),
+            title: self.kept.title.clone(),
+            state,
+            error,
+            engine: self.engine.as_ref().and_then(|engine| {
+                Some(EngineView { pid: engine.pid()?, sessions: deps.engines.members(engine) })
+            }),
+            servers: self.readiness.clone(),
+            turn: self.state.running().map(str::to_owned),
+            permissions: self.asks.values().map(|open| open.view.clone()).collect(),
+            commands: self.commands.clone(),
+            created_at: self.kept.created_at,
+            last_activity: self.kept.last_activity,
+        }
+    }
+
+    /// Whether it holds an engine or may hold servers.
+    pub(super) fn is_closed(&self) -> bool {
+        self.engine.is_none() && matches!(self.state.phase, Phase::Closed(_))
+    }
+
+    /// Remembers what kind of tool call this is.
+    fn note_kind(&mut self, update: &Value) {
+        let text = |key| update.get(key).and_then(Value::as_str);
+        if let (Some(id), Some(kind)) = (text("toolCallId"), text("kind"))
+            && self.kinds.len() < MOST_KINDS
+        {
+            self.kinds.insert(id.to_owned(), kind.to_owned());
+        }
+    }
+}
+
+impl Conversation for Cell {
+    fn update(&self, update: Value) {
+        let kind =
+            update.get("sessionUpdate").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut inner = self.lock();
+        let turn = inner.state.turn_of(&kind).map(str::to_owned);
+        let at = now();
+        inner.kept.last_activity = at;
+        if let Some(counters) = &mut inner.counters {
+            counters.seq += 1;
+            self.deps.store.append_updates(vec![UpdateRow {
+                session_id: self.id.clone(),
+                turn_id: turn.clone(),
+                seq: counters.seq,
+                at,
+                json: update.to_string(),
+            }]);
+        }
+        let mut news = false;
+        match kind.as_str() {
+            "tool_call" | "tool_call_update" => inner.note_kind(&update),
+            "available_commands_update" => {
+                if let Some(Value::Array(commands)) = update.get("availableCommands") {
+                    inner.commands.clone_from(commands);
+                    news = true;
+                }
+            }
+            "session_info_update" if !inner.kept.titled => {
+                if let Some(title) = update.get("title").and_then(Value::as_str) {
+                    inner.kept.title = super::title_from(title);
+                    self.chore(&mut inner, Chore::Save);
+                    news = true;
+                }
+            }
+            _ => {}
+        }
+        // Published under the lock: events keep the order of what they tell.
+        self.deps.events.publish(Happening::Update { session: self.id.clone(), turn, update });
+        if news {
+            self.announce(&inner);
+        }
+    }
+
+    fn permission(&self, ask: PermissionAsk) {
+        let mut inner = self.lock();
+        if inner.state.refuses_asks() {
+            // Some agents ask after the cancel.
+            return ask.cancel();
+        }
+        let text = |key: &str| ask.tool_call.get(key).and_then(Value::as_str);
+        let known = text("toolCallId").and_then(|id| inner.kinds.get(id));
+        let kind = text("kind").or_else(|| known.map(String::as_str));
+        if let Some(option) = allowed_by(inner.kept.policy, kind, &ask.options) {
+            tracing::debug!(session = self.id, kind, option, "allowed by the session's policy");
+            return ask.select(&option);
+        }
+        inner.asked += 1;
+        let number = inner.asked;
+        let request = format!("permission-{number}");
+        let view = PermissionView {
+            request: request.clone(),
+            turn: inner.state.running().map(str::to_owned),
+            tool_call: ask.tool_call.clone(),
+            options: ask.options.clone(),
+            asked_at: now(),
+        };
+        inner.asks.insert(number, OpenAsk { view: view.clone(), ask });
+        self.deps
+            .events
+            .publish(Happening::PermissionRequested { session: self.id.clone(), permission: view });
+        let before = inner.state.clone();
+        self.apply(&mut inner, Event::Asked(request));
+        if inner.state == before {
+            // Asked outside of a turn.
+            self.announce(&inner);
+        }
+    }
+
+    fn engine_gone(&self, engine: u64, why: &str) {
+        let mut inner = self.lock();
+        if inner.engine.as_ref().is_none_or(|mine| mine.number() != engine) {
+            return;
+        }
+        inner.engine = None;
+        inner.open = None;
+        inner.lost_engine = true;
+        self.apply(&mut inner, Event::EngineGone(why.to_owned()));
+    }
+}

@@ -1,0 +1,276 @@
+//! From a session to an ACP session in a running engine whose servers are ready.
+
+use super::cell::{Cell, Counters, Handover, OpenInAgent};
+use crate::{
+    Error, Result,
+    engine::{Engine, EngineState},
+    session::state::Event,
+    wire::{ContextOutcome, EngineOutcome, ServerReadiness},
+};
+use gantry_acp::{Opening, PeerError};
+use gantry_supervisor::Deadline;
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// How long an engine that a session leaves may take to end.
+const LEAVE: Duration = Duration::from_secs(5);
+/// How long an agent may take to close a session.
+const CLOSE: Duration = Duration::from_secs(2);
+/// How long the reason of an engine's end may take to be known.
+const REASON: Duration = Duration::from_secs(3);
+
+/// Why a session was not opened.
+pub(super) enum Problem {
+    /// It was cancelled or stopped meanwhile.
+    Interrupted,
+    /// It failed.
+    Failed(Error),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<gantry_store::StoreError> for Problem {
+    fn from(error: gantry_store::StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// A session that can be prompted now.
+pub(super) struct Prepared {
+    pub(super) engine: Engine,
+    pub(super) acp_id: String,
+    pub(super) servers: Vec<ServerReadiness>,
+    pub(super) outcome: EngineOutcome,
+    pub(super) context: ContextOutcome,
+}
+
+/// Leases the session's servers, starts its engine if need be, waits for both, and opens
+/// the session in the agent with the servers' URLs: every server that is ready by the
+/// deadline has answered `tools/list` before the agent hears of the session.
+pub(super) async fn prepare(
+    cell: &Arc<Cell>,
+    ready_by: Deadline,
+    interrupt: &CancellationToken,
+) -> std::result::Result<Prepared, Problem> {
+    load_counters(cell).await?;
+    let servers = {
+        let mut inner = cell.lock();
+        cell.apply(&mut inner, Event::OpeningBegan);
+        inner.servers()
+    };
+    let (engine, outcome) = join_engine(cell).await?;
+    cell.deps.bridge.lease(&cell.id, servers).await;
+    let both = async {
+        let ready = async { Ok(cell.deps.bridge.ready(&cell.id, ready_by).await) };
+        // An engine that fails is not worth waiting for servers.
+        futures::future::try_join(ready, engine.ready()).await
+    };
+    let (mut readiness, ()) = tokio::select! {
+        biased;
+        () = interrupt.cancelled() => return Err(Problem::Interrupted),
+        both = both => both?,
+    };
+    let http = engine.facts().is_some_and(|facts| facts.http);
+    let handover = cell.deps.bridge.handover(&cell.id, http);
+    for server in &mut readiness {
+        if let Some((_, via, _)) = handover.iter().find(|(name, ..)| *name == server.name) {
+            server.via = *via;
+        }
+    }
+    {
+        let mut inner = cell.lock();
+        inner.readiness.clone_from(&readiness);
+    }
+    let (acp_id, context) = tokio::select! {
+        biased;
+        () = interrupt.cancelled() => return Err(Problem::Interrupted),
+        opened = open(cell, &engine, handover) => opened?,
+    };
+    Ok(Prepared { engine, acp_id, servers: readiness, outcome, context })
+}
+
+/// The engine that fits the session now; leaves one that does not.
+async fn join_engine(cell: &Arc<Cell>) -> Result<(Engine, EngineOutcome)> {
+    let (key, current, lost) = {
+        let inner = cell.lock();
+        (inner.key(), inner.engine.clone(), inner.lost_engine)
+    };
+    let mut replaces = lost;
+    if let Some(current) = current {
+        let lives = matches!(current.state(), EngineState::Starting | EngineState::Ready);
+        if lives && *current.key() == key {
+            return Ok((current, EngineOutcome::Reused));
+        }
+        replaces = true;
+        leave_engine(cell, Deadline::after(LEAVE)).await;
+    }
+    let attached = cell.deps.engines.attach(&key, &cell.id, cell.clone())?;
+    {
+        let mut inner = cell.lock();
+        inner.engine = Some(attached.engine.clone());
+        inner.open = None;
+        inner.lost_engine = false;
+    }
+    let outcome = match (replaces, attached.started) {
+        (true, _) => EngineOutcome::Recreated,
+        (false, true) => EngineOutcome::Started,
+        (false, false) => EngineOutcome::Reused,
+    };
+    Ok((attached.engine, outcome))
+}
+
+/// Leaves its engine, if it has one; ends it when it was the last session.
+pub(super) async fn leave_engine(cell: &Arc<Cell>, deadline: Deadline) {
+    let (engine, open) = {
+        let mut inner = cell.lock();
+        (inner.engine.take(), inner.open.take())
+    };
+    let Some(engine) = engine else { return };
+    if cell.deps.engines.detach(&engine, &cell.id) {
+        cell.deps.engines.stop_unused(&engine, deadline).await;
+    } else if let Some(open) = open {
+        engine.close_session(&open.acp_id, deadline.or_after(CLOSE)).await;
+    }
+}
+
+/// Opens the session in the agent, unless it is open there with these servers.
+async fn open(
+    cell: &Arc<Cell>,
+    engine: &Engine,
+    handover: Handover,
+) -> Result<(String, ContextOutcome)> {
+    let facts = engine.facts().cloned().unwrap_or_default();
+    let (open, remembered, has_context) = {
+        let inner = cell.lock();
+        let turns = inner.counters.unwrap_or_default().turn;
+        (inner.open.clone(), inner.kept.acp_id.clone(), turns > 0)
+    };
+    let unchanged = if has_context { ContextOutcome::Kept } else { ContextOutcome::New };
+    if let Some(open) = &open {
+        let same_names =
+            open.handed.iter().map(|(name, ..)| name).eq(handover.iter().map(|(name, ..)| name));
+        // A server that became healthy or fell ill is not worth the conversation.
+        let may_reopen = !same_names || !has_context || facts.resume || facts.load;
+        if open.handed == handover || !may_reopen {
+            return Ok((open.acp_id.clone(), unchanged));
+        }
+    }
+    let servers: Vec<Value> = handover.iter().map(|(.., value)| value.clone()).collect();
+    let mut context = ContextOutcome::New;
+    let mut opened = None;
+    if let (true, Some(id)) = (has_context, &remembered) {
+        context = ContextOutcome::Lost;
+        let ways = [(facts.resume, Opening::Resume(id)), (facts.load, Opening::Load(id))];
+        for (_, way) in ways.into_iter().filter(|(offered, _)| *offered) {
+            match open_by(cell, engine, way, &servers).await {
+                Ok(session) => {
+                    opened = Some(session);
+                    context = ContextOutcome::Restored;
+                    break;
+                }
+                Err(PeerError::Lost) => return Err(engine_error(engine).await),
+                Err(error) => {
+                    tracing::warn!(session = cell.id, method = way.method(), %error, "the agent did not restore a session");
+                }
+            }
+        }
+    } else if has_context {
+        context = ContextOutcome::Lost;
+    }
+    let acp_id = match opened {
+        Some(id) => id,
+        None => match open_by(cell, engine, Opening::New, &servers).await {
+            Ok(id) => id,
+            Err(PeerError::Lost) => return Err(engine_error(engine).await),
+            Err(error) => return Err(refused(cell, &error)),
+        },
+    };
+    if let Some(old) = open.filter(|open| open.acp_id != acp_id) {
+        engine.close_session(&old.acp_id, Deadline::after(CLOSE)).await;
+    }
+    let fresh = context != ContextOutcome::Restored;
+    if !opened_in(cell, engine, OpenInAgent { acp_id: acp_id.clone(), handed: handover }, fresh) {
+        return Err(engine_error(engine).await);
+    }
+    Ok((acp_id, context))
+}
+
+/// The session is open from now on; false when its engine is gone already.
+fn opened_in(cell: &Cell, engine: &Engine, open: OpenInAgent, fresh: bool) -> bool {
+    let mut inner = cell.lock();
+    if inner.engine.as_ref().is_none_or(|mine| mine.number() != engine.number()) {
+        return false;
+    }
+    inner.kept.acp_id = Some(open.acp_id.clone());
+    inner.kept.closed = None;
+    inner.fresh = fresh;
+    inner.open = Some(open);
+    let before = inner.state.clone();
+    cell.apply(&mut inner, Event::Opened);
+    if inner.state == before {
+        cell.announce(&inner);
+    }
+    true
+}
+
+async fn open_by(
+    cell: &Arc<Cell>,
+    engine: &Engine,
+    way: Opening<'_>,
+    servers: &[Value],
+) -> std::result::Result<String, PeerError> {
+    let on_sent = || {
+        tracing::info!(
+            session = cell.id,
+            agent = engine.key().agent.id,
+            servers = servers.len(),
+            "{} sent",
+            way.method()
+        );
+    };
+    engine.open_session(way, servers, cell.clone(), on_sent).await.map(|opened| opened.acp_id)
+}
+
+/// Why the engine is not there any more.
+pub(super) async fn engine_error(engine: &Engine) -> Error {
+    match Deadline::after(REASON).bound(engine.failure()).await {
+        Ok(Some(why)) => Error::failed(why),
+        Ok(None) => Error::failed("the agent was stopped meanwhile; try again"),
+        Err(_) => Error::failed(PeerError::Lost.to_string()),
+    }
+}
+
+fn refused(cell: &Cell, error: &PeerError) -> Error {
+    let inner = cell.lock();
+    let agent = &inner.agent().id;
+    let message = if error.wants_sign_in() {
+        format!(
+            "agent `{agent}` wants you to sign in first ({error}); start it once in a terminal and sign in there"
+        )
+    } else if inner.kept.withheld.is_empty() {
+        format!("agent `{agent}` could not open a session: {error}")
+    } else {
+        format!(
+            "agent `{agent}` could not open a session: {error}; these secrets of it are not kept on disk and must be sent again: {}",
+            inner.kept.withheld.join(", ")
+        )
+    };
+    Error::failed(message).with_detail(error.to_value())
+}
+
+/// Reads where its turns and updates left off, once.
+pub(super) async fn load_counters(cell: &Arc<Cell>) -> Result<()> {
+    if cell.lock().counters.is_some() {
+        return Ok(());
+    }
+    let turns = cell.deps.store.turns(&cell.id, None, 1).await?;
+    let seq = cell.deps.store.last_seq(&cell.id).await?;
+    let turn = turns.last().map_or(0, |turn| turn.number);
+    cell.lock().counters.get_or_insert(Counters { turn, seq });
+    Ok(())
+}
