@@ -1,0 +1,184 @@
+import type { JsonValue, PermissionView, TurnView } from '../wire';
+import { type JsonObject, list, object, text } from './json';
+import type { Item, PlanEntry, ToolCall, ToolItem, Turn } from './model';
+
+/** Updates that concern the session, not a turn. */
+export const ABOUT_THE_SESSION = new Set([
+  'available_commands_update',
+  'current_mode_update',
+  'config_option_update',
+  'session_info_update',
+  'usage_update',
+]);
+
+/** A turn of a history page. */
+export function turnOf(view: TurnView): Turn {
+  const turn: Turn = {
+    id: view.id,
+    number: view.number,
+    prompt: view.prompt,
+    startedAt: view.started_at,
+    endedAt: null,
+    stopReason: null,
+    description: view.description,
+    items: [],
+    receipt: [],
+    requestId: null,
+  };
+  let items = turn.items;
+  for (const update of view.updates) items = addUpdate(items, update, { at: null, late: false });
+  const ended = view.ended_at !== null || view.stop_reason !== null;
+  return {
+    ...turn,
+    items: ended ? settle(items) : items,
+    endedAt: view.ended_at,
+    stopReason: view.stop_reason ?? (view.ended_at === null ? null : 'error'),
+  };
+}
+
+/** When an update came (null: not known), and whether its turn was over by then. */
+export interface Moment {
+  at: number | null;
+  late: boolean;
+}
+
+/** The items of a turn after one more ACP update. */
+export function addUpdate(items: readonly Item[], update: JsonValue, moment: Moment): readonly Item[] {
+  const fields = object(update);
+  switch (fields['sessionUpdate']) {
+    case 'agent_message_chunk':
+      return addChunk(items, fields, 'agent', moment.late);
+    case 'user_message_chunk':
+      return addChunk(items, fields, 'user', moment.late);
+    case 'agent_thought_chunk':
+      return addThought(items, fields, moment.late);
+    case 'tool_call':
+    case 'tool_call_update':
+      return addToolCall(items, fields, moment);
+    case 'plan':
+      return addPlan(items, fields, moment.late);
+    default:
+      if (ABOUT_THE_SESSION.has(String(fields['sessionUpdate']))) return items;
+      return [...items, { kind: 'unknown', update, late: moment.late }];
+  }
+}
+
+function addChunk(items: readonly Item[], fields: JsonObject, from: 'agent' | 'user', late: boolean): readonly Item[] {
+  const block = object(fields['content']);
+  const piece = block['type'] === 'text' ? text(block['text']) : null;
+  if (piece === null) {
+    return [...items, { kind: 'content', from, block: fields['content'] ?? null, late }];
+  }
+  const id = text(fields['messageId']);
+  const last = items.at(-1);
+  if (last?.kind === 'text' && last.from === from && last.late === late && last.id === id) {
+    return [...items.slice(0, -1), { ...last, text: last.text + piece }];
+  }
+  return piece === '' ? items : [...items, { kind: 'text', from, text: piece, id, late }];
+}
+
+function addThought(items: readonly Item[], fields: JsonObject, late: boolean): readonly Item[] {
+  const piece = text(object(fields['content'])['text']);
+  if (piece === null) return [...items, { kind: 'content', from: 'agent', block: fields['content'] ?? null, late }];
+  const id = text(fields['messageId']);
+  const last = items.at(-1);
+  if (last?.kind === 'thought' && last.late === late && last.id === id) {
+    return [...items.slice(0, -1), { ...last, text: last.text + piece }];
+  }
+  return piece === '' ? items : [...items, { kind: 'thought', text: piece, id, late }];
+}
+
+function addPlan(items: readonly Item[], fields: JsonObject, late: boolean): readonly Item[] {
+  const entries: PlanEntry[] = list(fields['entries']).map((entry) => ({
+    content: text(object(entry)['content']) ?? '',
+    status: text(object(entry)['status']) ?? 'pending',
+    priority: text(object(entry)['priority']) ?? 'medium',
+  }));
+  const plan: Item = { kind: 'plan', entries, late };
+  // An agent sends its whole plan each time: one plan a turn, where it first appeared.
+  const place = items.findIndex((item) => item.kind === 'plan');
+  return place < 0 ? [...items, plan] : items.with(place, plan);
+}
+
+const DONE = new Set(['completed', 'failed', 'cancelled']);
+const KNOWN = new Set(['sessionUpdate', 'toolCallId', 'title', 'kind', 'status', 'content', 'locations', 'rawInput', 'rawOutput']);
+
+/** Merges a tool call or an update of one by its id; a missing or null field leaves what is there. */
+export function addToolCall(items: readonly Item[], fields: JsonObject, { at, late }: Moment): readonly Item[] {
+  const id = text(fields['toolCallId']) ?? '';
+  const place = items.findLastIndex((item) => item.kind === 'tool' && item.id === id);
+  if (place < 0) {
+    const call = merge({ title: '', kind: 'other', status: 'pending', content: [], locations: [], rawInput: undefined, rawOutput: undefined, other: {} }, fields);
+    const done = DONE.has(call.status);
+    return [...items, { kind: 'tool', id, call, startedAt: at, endedAt: done ? at : null, requests: [], late }];
+  }
+  const old = items[place] as ToolItem;
+  const call = merge(old.call, fields);
+  const done = DONE.has(call.status);
+  return items.with(place, { ...old, call, endedAt: done ? (old.endedAt ?? at) : null, late: old.late || late });
+}
+
+/**
+ * Puts a permission request to the call that it is about. It may know more of
+ * the call than the updates so far, or be the first to name it.
+ */
+export function addRequest(items: readonly Item[], permission: PermissionView, moment: Moment): readonly Item[] {
+  const id = toolCallId(permission);
+  const fields = { ...object(permission.tool_call), toolCallId: id };
+  return addToolCall(items, fields, moment).map((item) => {
+    if (item.kind !== 'tool' || item.id !== id) return item;
+    if (item.requests.some((known) => known.permission.request === permission.request)) return item;
+    return { ...item, requests: [...item.requests, { permission, outcome: null, reason: null }] };
+  });
+}
+
+/** Marks a permission request as answered. */
+export function addOutcome(items: readonly Item[], request: string, outcome: string, reason: string | null): readonly Item[] {
+  return items.map((item) => {
+    if (item.kind !== 'tool' || !item.requests.some((known) => known.permission.request === request)) return item;
+    const requests = item.requests.map((known) =>
+      known.permission.request === request ? { ...known, outcome, reason } : known,
+    );
+    return { ...item, requests };
+  });
+}
+
+/** The tool call that a permission request is about; a request without one stands for itself. */
+export function toolCallId(permission: PermissionView): string {
+  return text(object(permission.tool_call)['toolCallId']) ?? permission.request;
+}
+
+function merge(call: ToolCall, fields: JsonObject): ToolCall {
+  const other: Record<string, JsonValue> = { ...call.other };
+  for (const [key, value] of Object.entries(fields)) if (!KNOWN.has(key)) other[key] = value;
+  const content = fields['content'];
+  const locations = fields['locations'];
+  return {
+    title: text(fields['title']) ?? call.title,
+    kind: text(fields['kind']) ?? call.kind,
+    status: text(fields['status']) ?? call.status,
+    content: Array.isArray(content) ? content : call.content,
+    locations: Array.isArray(locations) ? locations : call.locations,
+    rawInput: fields['rawInput'] ?? call.rawInput,
+    rawOutput: fields['rawOutput'] ?? call.rawOutput,
+    other,
+  };
+}
+
+/** What still ran when the turn ended will not go on: a card must not turn for ever. */
+export function settle(items: readonly Item[]): readonly Item[] {
+  if (!items.some((item) => item.kind === 'tool' && !DONE.has(item.call.status))) return items;
+  return items.map((item) =>
+    item.kind === 'tool' && !DONE.has(item.call.status)
+      ? { ...item, call: { ...item.call, status: 'cancelled' } }
+      : item,
+  );
+}
+
+/** The plain text of a prompt. */
+export function promptText(prompt: readonly JsonValue[]): string {
+  return prompt
+    .map((block) => (object(block)['type'] === 'text' ? (text(object(block)['text']) ?? '') : ''))
+    .filter((piece) => piece !== '')
+    .join('\n');
+}

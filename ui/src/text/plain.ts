@@ -1,0 +1,31 @@
+/** Texts of programs made fit for the screen. */
+
+// CSI sequences (colours, cursor), OSC sequences (titles, links) and two-letter escapes.
+// eslint-disable-next-line no-control-regex
+const ESCAPES = /\u001B(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001B]*(?:\u0007|\u001B\\)|[@-Z\\-_])/g;
+
+/** Without the escape sequences of terminals; a carriage return overwrites its line, as there. */
+export function plain(text: string): string {
+  const bare = text.replace(ESCAPES, '').replaceAll('\r\n', '\n');
+  if (!bare.includes('\r')) return bare;
+  return bare
+    .split('\n')
+    .map((line) => line.slice(line.lastIndexOf('\r') + 1))
+    .join('\n');
+}
+
+/** The last part of a path. */
+export function baseName(path: string): string {
+  return path.split(/[\\/]/).filter((part) => part !== '').at(-1) ?? path;
+}
+
+/** JSON for reading. A text stays as it is. */
+export function pretty(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value, null, 2);
+}
+
+/** One line, shortened. */
+export function oneLine(text: string, most: number): string {
+  const line = text.replace(/\s+/g, ' ').trim();
+  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
+}

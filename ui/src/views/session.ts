@@ -1,0 +1,43 @@
+import { endsWith } from '../state/groups';
+import type { Gantry } from '../state/gantry.svelte';
+import { t } from '../strings';
+import type { ServerView, SessionState, SessionView } from '../wire';
+
+/** The light of a session. */
+export const TONES: Record<SessionState, 'idle' | 'busy' | 'good' | 'warn' | 'bad' | 'off'> = {
+  starting: 'busy',
+  idle: 'good',
+  working: 'busy',
+  waiting_for_you: 'warn',
+  cancelling: 'warn',
+  stopped: 'off',
+  failed: 'bad',
+};
+
+/** Lights that breathe: something is happening. */
+export const ALIVE: ReadonlySet<SessionState> = new Set(['starting', 'working', 'waiting_for_you', 'cancelling']);
+
+/** Whether there is anything to stop. */
+export function canStop(session: SessionView): boolean {
+  return session.state !== 'stopped' && !(session.state === 'failed' && session.engine === null);
+}
+
+/** What a stop of this session ends, for the button's tooltip. */
+export function stopWords(session: SessionView, servers: readonly ServerView[]): string {
+  const others = (session.engine?.sessions ?? 1) - 1;
+  const ending = endsWith(session, servers);
+  return [
+    others > 0 ? t('session.stopShared', { n: others }) : t('session.stopLast'),
+    ending.length > 0 ? t('session.stopServers', { names: ending.join(', ') }) : '',
+    t('session.stopKeeps'),
+  ]
+    .filter((part) => part !== '')
+    .join(' ');
+}
+
+export async function stopSession(gantry: Gantry, session: string): Promise<void> {
+  const stopped = await gantry.try('session_stop', { session });
+  if (!stopped) return;
+  const n = stopped.processes_ended;
+  gantry.toast('good', n > 0 ? t('session.stoppedProcesses', { n }) : t('session.stopped'));
+}
