@@ -1,0 +1,172 @@
+//! Accepting connections, and letting them go.
+
+use crate::{mcp, routes};
+use axum::Router;
+use gantry_core::{app::App, shutdown::Phase};
+use gantry_supervisor::Scope;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::pin,
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::watch,
+};
+
+/// How long a connection may stay without a whole request head: longer than
+/// the usual clients keep an idle connection (90 s), so that it is they who close.
+const HEAD_TIME: Duration = Duration::from_secs(120);
+/// Largest request head, bytes.
+const HEAD_LIMIT: usize = 64 * 1024;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+/// A pause when no connection can be accepted (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the listener offers besides the interfaces for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpOptions {
+    /// Whether the files of the user interface are served.
+    pub ui: bool,
+    /// Whether a token is needed.
+    pub auth: bool,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self { ui: true, auth: true }
+    }
+}
+
+/// Where clients on this computer reach a listener: `http://127.0.0.1:PORT`.
+pub fn url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
+}
+
+/// Listens on a name or address and a port (0: any free one). Until [`serve`] connections wait.
+///
+/// # Errors
+/// What the system said: the port is in use, the address is not ours.
+pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match listen_on(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // On Windows the option means something else: two listeners on one port.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Answers requests as tasks of `scope`, until the shutdown begins: then the listener closes,
+/// requests in flight are answered, streams end by themselves, and what is
+/// still open when processes are killed is dropped.
+///
+/// # Errors
+/// The listener has no address (any more).
+pub fn serve(
+    app: App,
+    listener: TcpListener,
+    options: HttpOptions,
+    scope: Scope,
+) -> io::Result<()> {
+    let sessions = mcp::Sessions::new();
+    let router = routes::router(&app, listener.local_addr()?, options, &scope, sessions.clone());
+    let phase = app.shutdown().phase();
+    scope.spawn("agents leave", leave(sessions, phase.clone()));
+    let owner = scope.clone();
+    scope.spawn("listener", accept(listener, router, owner, phase));
+    Ok(())
+}
+
+/// The agents' half of the end: what they have asked for is answered, nothing
+/// new is taken; when processes are asked to end, every connection of theirs ends.
+async fn leave(sessions: mcp::Sessions, mut phase: watch::Receiver<Phase>) {
+    after(&mut phase, Phase::Running).await;
+    sessions.drain();
+    after(&mut phase, Phase::Finish).await;
+    sessions.close();
+}
+
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    scope: Scope,
+    mut phase: watch::Receiver<Phase>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = after(&mut phase, Phase::Running) => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                scope.spawn("connection", connection(stream, router.clone(), phase.clone()));
+            }
+            Err(error) if is_the_clients(&error) => {}
+            Err(error) => {
+                tracing::warn!("no connection can be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_the_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+async fn connection(stream: TcpStream, router: Router, mut phase: watch::Receiver<Phase>) {
+    // Without it, an answer in two pieces waits 40 ms for the client's acknowledgement.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!("TCP_NODELAY could not be set: {error}");
+    }
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_LIMIT);
+    let mut connection =
+        pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    tokio::select! {
+        ended = connection.as_mut() => return note(ended),
+        () = after(&mut phase, Phase::Running) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        ended = connection => note(ended),
+        () = after(&mut phase, Phase::Ask) => {}
+    }
+}
+
+fn note(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!("a connection ended early: {error}");
+    }
+}
+
+/// Resolves when the shutdown is past this phase.
+async fn after(phase: &mut watch::Receiver<Phase>, passed: Phase) {
+    // No sender means that there is nobody left to wait for.
+    let _ = phase.wait_for(|now| *now > passed).await;
+}
