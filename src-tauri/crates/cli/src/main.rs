@@ -1,1 +1,46 @@
-fn main() {}
+//! The program `gantry`: Gantry without a window, its built-in agent and
+//! servers, and small commands for a Gantry that runs.
+
+mod agent;
+mod arguments;
+mod failure;
+mod quit;
+mod remote;
+mod serve;
+mod status;
+mod stop;
+
+use arguments::{Cli, Command};
+use clap::Parser as _;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return arguments::explain(&error),
+    };
+    // Fails only when a provider is there already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::new("start", error).tell(),
+    };
+    let code = match runtime.block_on(run(cli.command)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.tell(),
+    };
+    // Nothing of ours runs any more; a read of standard input that nobody ends does not keep us.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Serve(options) => Box::pin(serve::run(options)).await,
+        Command::Agent => Ok(Box::pin(agent::run()).await),
+        Command::Status(options) => status::run(options).await,
+        Command::Stop(options) => stop::run(options).await,
+        Command::Quit(options) => quit::run(options).await,
+    }
+}

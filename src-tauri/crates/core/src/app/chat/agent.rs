@@ -154,7 +154,10 @@ mod tests {
         };
         let wanted = wanted("mine", &[("A", "1")]);
         let spec = resolve(Some(&wanted), None, Some(known), &mut vec![]);
-        assert_eq!((spec.command.as_str(), spec.args.as_slice()), ("my-agent", &["acp".to_owned()][..]));
+        assert_eq!(
+            (spec.command.as_str(), spec.args.as_slice()),
+            ("my-agent", &["acp".to_owned()][..])
+        );
         assert_eq!((spec.env["A"].as_str(), spec.env["B"].as_str()), ("1", "2"));
     }
 
@@ -175,7 +178,9 @@ mod tests {
         assert_eq!(spec.env["PLAIN"], "{NOT_OURS} {MODEL_PROVIDER_");
         assert_eq!(spec.env.len(), 2);
         assert_eq!(warnings.len(), 2);
-        assert!(warnings[0].contains("env.MODEL") && warnings[0].contains("{MODEL_PROVIDER_MODEL}"));
+        assert!(
+            warnings[0].contains("env.MODEL") && warnings[0].contains("{MODEL_PROVIDER_MODEL}")
+        );
         assert!(!warnings.join(" ").contains("sk-1"), "no secret in a warning");
     }
 

@@ -110,7 +110,8 @@ impl App {
             }
         };
         let accepted = self.sessions().prompt(&session.id, prompt).await.map_err(|error| {
-            let detail = error.detail.clone().unwrap_or_else(|| json!({ "session_id": session.id }));
+            let detail =
+                error.detail.clone().unwrap_or_else(|| json!({ "session_id": session.id }));
             error.with_detail(detail)
         })?;
         Ok(ChatAnswer {
@@ -215,7 +216,9 @@ impl App {
             Ok(Some(text)) => match text.trim().parse() {
                 Ok(ms) => Duration::from_millis(ms),
                 Err(_) => {
-                    tracing::warn!("the setting {READY_SETTING} is not a number; using the default");
+                    tracing::warn!(
+                        "the setting {READY_SETTING} is not a number; using the default"
+                    );
                     READY_TIMEOUT
                 }
             },

@@ -105,8 +105,17 @@ mod tests {
     #[test]
     fn arguments_are_read_in_every_spelling() {
         let given = args(&[
-            "convert", "--config", "{}", "--allow-tools", "a, b", "--deny-tools=c", "-H",
-            "Authorization=Bearer a:b=c", "--header", "X-Url: http://h/?a=b", "--allow-tools=d",
+            "convert",
+            "--config",
+            "{}",
+            "--allow-tools",
+            "a, b",
+            "--deny-tools=c",
+            "-H",
+            "Authorization=Bearer a:b=c",
+            "--header",
+            "X-Url: http://h/?a=b",
+            "--allow-tools=d",
             "--verbose",
         ]);
         let proxy = unfold("mcp-proxy", &given).unwrap();

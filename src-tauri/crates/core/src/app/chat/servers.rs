@@ -237,7 +237,9 @@ fn config(fields: &Map<String, Value>, field: &str) -> Result<ServerConfig> {
             "denyTools" | "deny_tools" => ("denyTools", names(name, value, field)?),
             "env" | "headers" => (name.as_str(), map(name, value, field)?),
             "enabled" | "persistent" => (name.as_str(), switch(name, value, field)?),
-            "disabled" => ("enabled", Value::Bool(switch(name, value, field)? == Value::Bool(false))),
+            "disabled" => {
+                ("enabled", Value::Bool(switch(name, value, field)? == Value::Bool(false)))
+            }
             _ => (name.as_str(), value.clone()),
         };
         // An empty text is nothing, and the first of two spellings counts.
@@ -246,7 +248,10 @@ fn config(fields: &Map<String, Value>, field: &str) -> Result<ServerConfig> {
         }
     }
     if let Some(Value::String(transport)) = plain.get_mut("transport")
-        && matches!(transport.as_str(), "http" | "streamable_http" | "streamableHttp" | "streamablehttp")
+        && matches!(
+            transport.as_str(),
+            "http" | "streamable_http" | "streamableHttp" | "streamablehttp"
+        )
     {
         *transport = "streamable-http".into();
     }

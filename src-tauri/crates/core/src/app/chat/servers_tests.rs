@@ -48,7 +48,10 @@ fn a_plain_server_is_taken_as_it_is_with_what_we_do_not_know() {
     assert_eq!(config.env.len(), 3);
     assert_eq!((config.env["N"].as_str(), config.env["B"].as_str()), ("2", "true"));
     assert!(config.persistent);
-    assert_eq!((config.allow_tools, config.deny_tools), (vec!["a".to_owned()], vec!["b".into(), "c".into()]));
+    assert_eq!(
+        (config.allow_tools, config.deny_tools),
+        (vec!["a".to_owned()], vec!["b".into(), "c".into()])
+    );
     assert_eq!(config.other["futureField"], json!({"x": [1]}));
     assert_eq!(config.other["source"], "local");
 }
@@ -111,7 +114,10 @@ fn what_is_wrong_is_reported_by_its_field() {
         (json!({"a": {"command": "x", "url": "http://h"}}), "agent_config.context_servers.a: "),
         (json!({"a": {"url": "ftp://h"}}), "agent_config.context_servers.a.url: "),
         (json!({"ghost": {}}), "agent_config.context_servers.ghost: "),
-        (json!({"a": {"command": "x", "startTimeoutMs": "soon"}}), "agent_config.context_servers.a: "),
+        (
+            json!({"a": {"command": "x", "startTimeoutMs": "soon"}}),
+            "agent_config.context_servers.a: ",
+        ),
         (json!({"": {"command": "x"}}), "agent_config.context_servers: "),
         (
             json!({"p": {"command": "mcp-proxy", "args": ["--config", "{"]}}),
@@ -152,7 +158,8 @@ fn proxies_inside_proxies_are_unfolded() {
     let outer = json!({"mcpServers": {"mid": {
         "command": "mcp-proxy", "args": ["--config", inner], "env": {"M": "1"},
     }}});
-    let servers = good(json!({"p": {"command": "mcp-proxy.exe", "args": ["--config", outer.to_string()]}}));
+    let servers =
+        good(json!({"p": {"command": "mcp-proxy.exe", "args": ["--config", outer.to_string()]}}));
     assert_eq!(servers[0].name, "deep");
     assert_eq!(servers[0].config.env["M"], "1");
 }
@@ -169,7 +176,10 @@ fn two_servers_with_one_name_are_told_apart() {
     let (servers, warnings) = read_with(servers, &known()).unwrap();
     let names: Vec<_> =
         servers.iter().map(|s| (s.name.as_str(), s.config.command.as_deref().unwrap())).collect();
-    assert_eq!(names, [("fetch", "plain"), ("a-fetch", "one"), ("b-fetch", "two"), ("c-fetch", "two")]);
+    assert_eq!(
+        names,
+        [("fetch", "plain"), ("a-fetch", "one"), ("b-fetch", "two"), ("c-fetch", "two")]
+    );
     assert_eq!(warnings.len(), 3);
     let same = json!({"a": proxy("one"), "b": proxy("one")});
     assert_eq!(good(same).len(), 1);

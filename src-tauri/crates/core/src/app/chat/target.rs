@@ -103,9 +103,8 @@ pub(super) fn project_of(project_key: &str) -> &str {
 /// Whether a user may go on with a session of this project. One that a person
 /// opened in a folder belongs to no back end's user: whoever holds the token may.
 pub(super) fn is_of(project_key: &str, user: &str, project: Option<&str>) -> bool {
-    parts(project_key).is_none_or(|(owner, name)| {
-        owner == user && project.is_none_or(|project| project == name)
-    })
+    parts(project_key)
+        .is_none_or(|(owner, name)| owner == user && project.is_none_or(|project| project == name))
 }
 
 /// Whether a turn runs in it or is about to.
@@ -167,7 +166,10 @@ mod tests {
             session("b", SessionState::Idle, true, 5),
         ];
         let idle = status("u", "p", &sessions);
-        assert_eq!((idle.is_alive, idle.status, idle.session_id.as_deref()), (true, Some("Idle"), Some("b")));
+        assert_eq!(
+            (idle.is_alive, idle.status, idle.session_id.as_deref()),
+            (true, Some("Idle"), Some("b"))
+        );
         assert_eq!(idle.last_activity.as_deref(), Some("1970-01-01T00:00:00.005Z"));
         let busy = status("u", "p", &[session("c", SessionState::WaitingForYou, true, 1)]);
         assert_eq!(busy.status, Some("Busy"));

@@ -1,0 +1,85 @@
+//! The Gantry that runs on a data directory, over its HTTP interface.
+
+use crate::{arguments::Place, failure::Failure};
+use gantry_core::instance::{Instance, InstanceInfo};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long a command may take: a stop has a budget of five seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running Gantry.
+pub struct Remote {
+    /// Who it is.
+    pub info: InstanceInfo,
+    what: &'static str,
+    token: String,
+    http: reqwest::Client,
+}
+
+impl Remote {
+    /// Finds it by `run/instance.json`.
+    ///
+    /// # Errors
+    /// Absent, when none runs there.
+    pub fn find(what: &'static str, place: &Place) -> Result<Self, Failure> {
+        let data = place.data().ok_or_else(|| {
+            Failure::new(what, "there is no data directory; name one with --data-dir")
+        })?;
+        let info = Instance::running(&data).ok_or_else(|| {
+            Failure::absent(
+                what,
+                format!(
+                    "no Gantry runs on {}; start one with `gantry serve` or open the application",
+                    data.root.display()
+                ),
+            )
+        })?;
+        let token_file = std::env::var_os("GANTRY_TOKEN_FILE")
+            .filter(|value| !value.is_empty())
+            .map_or_else(|| data.token_file(), Into::into);
+        // Without a token only a Gantry that asks for none answers, and says so.
+        let token = std::fs::read_to_string(token_file).unwrap_or_default().trim().to_owned();
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(PATIENCE)
+            .build()
+            .map_err(|error| Failure::new(what, error))?;
+        Ok(Self { info, what, token, http })
+    }
+
+    /// Runs a command of `/api`.
+    ///
+    /// # Errors
+    /// What the command said; absent, when nobody answers.
+    pub async fn call(&self, command: &str, input: Value) -> Result<Value, Failure> {
+        let url = format!("{}/api/{command}", self.info.url);
+        let response =
+            self.http.post(&url).bearer_auth(&self.token).json(&input).send().await.map_err(
+                |error| {
+                    let error = error.without_url();
+                    let why = format!("{} does not answer: {error}", self.info.url);
+                    if error.is_connect() {
+                        Failure::absent(self.what, why)
+                    } else {
+                        Failure::new(self.what, why)
+                    }
+                },
+            )?;
+        let status = response.status();
+        let mut answer: Value = response.json().await.unwrap_or_default();
+        if answer["ok"] == json!(true) {
+            return Ok(answer["data"].take());
+        }
+        let message = answer["error"]["message"].as_str().unwrap_or("it gave no reason").to_owned();
+        Err(match status {
+            StatusCode::NOT_FOUND => Failure::absent(self.what, message),
+            StatusCode::UNAUTHORIZED => Failure::new(
+                self.what,
+                "the token was refused; set GANTRY_TOKEN_FILE to the file that `gantry serve` was given",
+            ),
+            _ => Failure::new(self.what, message),
+        })
+    }
+}
