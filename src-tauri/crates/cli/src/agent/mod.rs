@@ -14,7 +14,7 @@ mod session;
 mod speaker;
 mod tools;
 mod upstream;
-mod wire;
+pub(crate) mod wire;
 
 use agent_client_protocol::Lines;
 use gantry_supervisor::{Cause, Deadline, Scope, Supervisor};
@@ -37,14 +37,14 @@ pub async fn run() -> u8 {
     let model = match model::Model::from_environment() {
         Ok(model) => model,
         Err(problem) => {
-            eprintln!("gantry: agent: {problem}");
+            wire::tell(&format!("gantry: agent: {problem}"));
             return 2;
         }
     };
     let stdio = match wire::stdio() {
         Ok(stdio) => stdio,
         Err(error) => {
-            eprintln!("gantry: agent: standard input and output cannot be served: {error}");
+            wire::tell(&format!("gantry: agent: standard input and output: {error}"));
             return 1;
         }
     };
@@ -52,8 +52,9 @@ pub async fn run() -> u8 {
     let supervisor = Supervisor::new(scope.child("processes"), warden());
     let sessions = Sessions::new(scope.child("sessions"), supervisor.clone(), model);
 
+    let transport = Lines::new(wire::sink(stdio.output), wire::stream(stdio.input));
     let served = tokio::select! {
-        served = protocol::serve(sessions.clone(), Lines::new(stdio.output, stdio.input)) => served,
+        served = protocol::serve(sessions.clone(), transport) => served,
         signal = signal() => {
             tracing::info!(signal, "ending");
             Ok(())
@@ -61,7 +62,7 @@ pub async fn run() -> u8 {
     };
     let mut code = 0;
     if let Err(error) = served {
-        eprintln!("gantry: agent: the connection to the client broke: {error}");
+        wire::tell(&format!("gantry: agent: the connection to the client broke: {error}"));
         code = 1;
     }
 
@@ -72,7 +73,7 @@ pub async fn run() -> u8 {
     }
     let left = supervisor.survivors();
     if !left.is_empty() {
-        eprintln!("gantry: agent: {} processes could not be ended: {left:?}", left.len());
+        wire::tell(&format!("gantry: agent: {} processes were not ended: {left:?}", left.len()));
         code = 1;
     }
     let tasks = scope.close(deadline).await;
@@ -91,8 +92,9 @@ fn warden() -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
+/// Resolves at the first signal that asks for the end.
 #[cfg(unix)]
-async fn signal() -> &'static str {
+pub(crate) async fn signal() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
     let wait = async |kind| match signal(kind) {
         Ok(mut stream) => {
@@ -110,8 +112,9 @@ async fn signal() -> &'static str {
     }
 }
 
+/// Resolves at the first signal that asks for the end.
 #[cfg(not(unix))]
-async fn signal() -> &'static str {
+pub(crate) async fn signal() -> &'static str {
     match tokio::signal::ctrl_c().await {
         Ok(()) => "Ctrl+C",
         Err(error) => {

@@ -4,7 +4,7 @@
 //! client that says nothing must not hold the end of the program, as one on the
 //! runtime's blocking pool would.
 
-use futures::{Sink, SinkExt, Stream, future::BoxFuture};
+use futures::{Sink, SinkExt, Stream};
 use std::io::{self, BufRead, Read, Write};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::PollSender;
@@ -15,29 +15,27 @@ const LONGEST: u64 = 64 << 20;
 const WAITING: usize = 64;
 
 /// The program's own standard streams, a message a line.
-pub(super) struct Stdio<Out, In> {
-    pub(super) output: Out,
-    pub(super) input: In,
-    /// Resolves when everything that was put into `output` is written, after `output` is dropped.
-    pub(super) written: BoxFuture<'static, ()>,
+pub(crate) struct Stdio {
+    /// Lines without their ends, empty ones left out. Ends with the input.
+    pub(crate) input: mpsc::Receiver<io::Result<String>>,
+    /// Lines without their ends. Fails when nobody can be told any more.
+    pub(crate) output: mpsc::Sender<String>,
+    /// Resolves when everything that was put into `output` is written, after
+    /// the last `output` is dropped.
+    pub(crate) written: oneshot::Receiver<()>,
 }
 
 /// Starts the threads.
 ///
 /// # Errors
 /// When the system gives us no thread.
-pub(super) fn stdio() -> io::Result<
-    Stdio<
-        impl Sink<String, Error = io::Error> + Send + 'static,
-        impl Stream<Item = io::Result<String>> + Send + 'static,
-    >,
-> {
-    let (said, mut heard) = mpsc::channel(WAITING);
+pub(crate) fn stdio() -> io::Result<Stdio> {
+    let (said, input) = mpsc::channel(WAITING);
     std::thread::Builder::new().name("gantry-stdin".into()).spawn(move || {
         read_lines(io::stdin().lock(), |line| said.blocking_send(line).is_ok());
     })?;
-    let (put, mut queue) = mpsc::channel::<String>(WAITING);
-    let (done, written) = oneshot::channel::<()>();
+    let (output, mut queue) = mpsc::channel::<String>(WAITING);
+    let (done, written) = oneshot::channel();
     std::thread::Builder::new().name("gantry-stdout".into()).spawn(move || {
         let mut stdout = io::stdout().lock();
         while let Some(mut line) = queue.blocking_recv() {
@@ -48,15 +46,28 @@ pub(super) fn stdio() -> io::Result<
                 break;
             }
         }
-        drop(done);
+        let _ = done.send(());
     })?;
-    Ok(Stdio {
-        output: PollSender::new(put).sink_map_err(|_| io::ErrorKind::BrokenPipe.into()),
-        input: futures::stream::poll_fn(move |context| heard.poll_recv(context)),
-        written: Box::pin(async {
-            let _ = written.await;
-        }),
-    })
+    Ok(Stdio { input, output, written })
+}
+
+/// A queue of lines as a sink.
+pub(crate) fn sink(
+    output: mpsc::Sender<String>,
+) -> impl Sink<String, Error = io::Error> + Send + 'static {
+    PollSender::new(output).sink_map_err(|_| io::ErrorKind::BrokenPipe.into())
+}
+
+/// A queue of lines as a stream.
+pub(crate) fn stream<T: Send + 'static>(
+    mut input: mpsc::Receiver<T>,
+) -> impl Stream<Item = T> + Send + 'static {
+    futures::stream::poll_fn(move |context| input.poll_recv(context))
+}
+
+/// A line on standard error. One that is closed must not break anything.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Reads until the end or until `put` wants no more.

@@ -5,7 +5,7 @@ mod console;
 mod model;
 mod server;
 
-use super::{model::Model, protocol, session::Sessions};
+use super::{model::Model, protocol, session::Sessions, wire};
 use agent_client_protocol::{
     Agent, Client, Lines,
     schema::ProtocolVersion,
@@ -19,6 +19,7 @@ use agent_client_protocol::{
         },
     },
 };
+use futures::StreamExt;
 use gantry_supervisor::{Deadline, Scope, Supervisor};
 use serde_json::Value;
 use server::Server;
@@ -27,7 +28,6 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::PollSender;
 
 /// Bounds every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -160,10 +160,8 @@ fn pipe() -> (
     impl futures::Sink<String, Error = std::io::Error> + Send + 'static,
     impl futures::Stream<Item = std::io::Result<String>> + Send + 'static,
 ) {
-    use futures::SinkExt;
-    let (put, mut get) = mpsc::channel::<String>(16);
-    let sink = PollSender::new(put).sink_map_err(|_| std::io::ErrorKind::BrokenPipe.into());
-    (sink, futures::stream::poll_fn(move |context| get.poll_recv(context).map(|o| o.map(Ok))))
+    let (put, get) = mpsc::channel::<String>(16);
+    (wire::sink(put), wire::stream(get).map(Ok))
 }
 
 /// The declaration of a server, with a header that the server asks for.
