@@ -3,21 +3,52 @@
 //! It reconciles wanted with actual, server by server; knows when a session's
 //! servers are ready; and keeps the leases by which a server ends with the last
 //! session that used it.
+//!
+//! ```text
+//! Bridge ─► registry (a lock: saved servers, slots, sessions) ─► inbox of each Server
+//!                                                                   │ next(): pure
+//!   events, views ◄── facts (watch) ◄───────────────────────────────┤
+//!   Hub of each slot ◄── connection task ◄── process ◄── effects ───┘
+//! ```
+//!
+//! A *slot* is one server that can run: of a saved server, or of all sessions that named
+//! one with exactly the same configuration. It keeps its hub over restarts, so that sessions keep
+//! their connection. Which slot a request means is decided by the session's token, so
+//! that two sessions can use one name for different servers.
+//!
+//! Remote servers run no process; their state in views is `stopped` (nothing is claimed) until
+//! a later version pings them, and agents get their own URL.
 
-use crate::{Error, Result, events::Events, wire::*};
+mod facts;
+mod handover;
+mod leases;
+mod next;
+mod process;
+mod ready;
+mod reconcile;
+mod references;
+mod registry;
+mod server;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod views;
+
+pub use handover::{CONFIG_VARIABLE, TOKEN_VARIABLE};
+pub use spec::{MASK, ServerSpec, unmask};
+
+use crate::{Error, Result, events::Events, wire::ServerView};
 use gantry_mcp::Hub;
-use gantry_supervisor::{Deadline, Ended, Scope, Supervisor};
-use serde_json::Value;
-use std::path::PathBuf;
+use gantry_supervisor::{Ended, Scope, Supervisor};
+use process::Launcher;
+use registry::{Attached, Shared};
+use serde_json::{Value, json};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use tokens::{Token, key_of};
 
-/// A server by name with its configuration.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServerSpec {
-    /// Its name.
-    pub name: String,
-    /// Its configuration.
-    pub config: ServerConfig,
-}
+/// How long a call that the user makes may take when the configuration does not say.
+const CALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// What the bridge is made of.
 #[derive(Clone, Debug)]
@@ -61,94 +92,103 @@ pub struct Released {
     pub ended: Vec<Ended>,
 }
 
+/// A running server for the process view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// The server's name.
+    pub name: String,
+    /// The tree's id in the supervisor.
+    pub tree: String,
+    /// The sessions that hold a lease on it.
+    pub sessions: Vec<String>,
+}
+
 /// The bridge. Clones are the same bridge.
-#[derive(Clone, Debug)]
-pub struct Bridge {}
+#[derive(Clone)]
+pub struct Bridge {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let registry = self.shared.registry();
+        f.debug_struct("Bridge")
+            .field("servers", &registry.slots.len())
+            .field("sessions", &registry.sessions.len())
+            .finish()
+    }
+}
 
 impl Bridge {
     /// A bridge without servers.
     pub fn new(parts: BridgeParts) -> Self {
-        unimplemented!()
+        let launcher = Arc::new(parts.supervisor.clone());
+        Self::with_launcher(parts, launcher)
+    }
+
+    fn with_launcher(parts: BridgeParts, launcher: Arc<dyn Launcher>) -> Self {
+        Self { shared: Shared::new(parts, launcher) }
     }
 
     /// Where the listener is (`http://127.0.0.1:PORT`), and the instance's own
     /// token, which may open every saved server (for the tools form and scripts).
     pub fn set_address(&self, base_url: &str, instance_token: &str) {
-        unimplemented!()
+        let mut registry = self.shared.registry();
+        base_url.trim_end_matches('/').clone_into(&mut registry.base_url);
+        registry.instance_token =
+            (!instance_token.is_empty()).then(|| Token::given(instance_token));
     }
 
-    /// Makes these the saved servers: starts the persistent and enabled ones, replaces changed
-    /// ones (sessions keep their URLs), stops removed and disabled ones, touches no other.
-    /// Returns when the pass is done (not when the servers are ready). A pass
-    /// asked for during a pass runs once more after it.
-    pub async fn configure(&self, saved: Vec<ServerSpec>) {
-        unimplemented!()
-    }
-
-    /// The saved and enabled servers: those of a session that names none.
-    pub fn saved(&self) -> Vec<ServerSpec> {
-        unimplemented!()
-    }
-
-    /// Starts a saved server that nobody uses, so that a person sees it become
-    /// ready; it ends a minute later, or with the first lease that comes and goes.
-    pub async fn try_out(&self, name: &str) {
-        unimplemented!()
-    }
-
-    /// Makes these the servers of a session (`None`: the saved ones, following
-    /// their changes) and starts what does not run. Leases it held on others are dropped.
-    /// True when the set of names or the kind of hand-over changed since the last call.
-    pub async fn lease(&self, session: &str, servers: Option<Vec<ServerSpec>>) -> bool {
-        unimplemented!()
-    }
-
-    /// Waits until each server of the session has answered `tools/list` or
-    /// failed, at most until the deadline. Says what happened with each.
-    pub async fn ready(&self, session: &str, deadline: Deadline) -> Vec<ServerReadiness> {
-        unimplemented!()
-    }
-
-    /// The `mcpServers` entries of ACP `session/new` for the session, by the rules
-    /// of the contract ("How a server is handed to the agent"), with the `via` of each by name.
-    pub fn handover(&self, session: &str, agent_speaks_http: bool) -> Vec<(String, Via, Value)> {
-        unimplemented!()
-    }
-
-    /// Drops all leases of a session; ends the servers that nobody else uses, except persistent ones.
-    pub async fn release(&self, session: &str, deadline: Deadline) -> Released {
-        unimplemented!()
-    }
-
-    /// Ends everything; nothing starts any more.
-    pub async fn stop_all(&self, deadline: Deadline) -> Vec<Ended> {
-        unimplemented!()
-    }
-
-    /// Whose servers a token opens. Compares in constant time.
+    /// Whose servers a token opens; `server` is the name itself, no longer percent-encoded.
+    /// Compares in constant time.
     ///
     /// # Errors
     /// See [`Unresolved`].
     pub fn resolve(&self, token: &str, server: &str) -> std::result::Result<Endpoint, Unresolved> {
-        unimplemented!()
+        let registry = self.shared.registry();
+        if registry.instance_token.as_ref().is_some_and(|own| own.is(token)) {
+            let slot = registry
+                .slot_of(server)
+                .filter(|slot| slot.place.follows_saved() && slot.config.enabled);
+            let slot = slot.ok_or(Unresolved::UnknownServer)?;
+            return Ok(Endpoint { hub: slot.handle.hub.clone(), session: None });
+        }
+        let (id, session) = registry
+            .sessions
+            .iter()
+            // The key is not secret: it only says whose secret to compare with.
+            .find(|(_, session)| session.token.key() == key_of(token))
+            .filter(|(_, session)| session.token.is(token))
+            .ok_or(Unresolved::BadToken)?;
+        let attached = session.attached.iter().find(|(name, _)| name == server);
+        let slot = match attached {
+            Some((_, Attached::Slot(slot))) => registry.slots.get(slot),
+            _ => None,
+        };
+        let slot = slot.ok_or(Unresolved::UnknownServer)?;
+        Ok(Endpoint { hub: slot.handle.hub.clone(), session: Some(id.clone()) })
     }
 
     /// All servers as the list shows them, saved ones first.
     pub fn views(&self) -> Vec<ServerView> {
-        unimplemented!()
+        views::all(&self.shared.registry())
     }
 
     /// One saved server as the list shows it.
     pub fn view(&self, name: &str) -> Option<ServerView> {
-        unimplemented!()
+        let registry = self.shared.registry();
+        registry.saved_spec(name).map(|spec| views::saved(&registry, spec))
     }
 
-    /// Stops and starts a server; returns when the new one was launched.
-    ///
-    /// # Errors
-    /// Not found.
-    pub async fn restart(&self, name: &str, deadline: Deadline) -> Result<ServerView> {
-        unimplemented!()
+    /// The servers that have a process now, for the process view.
+    pub fn running(&self) -> Vec<ServerFacts> {
+        let registry = self.shared.registry();
+        let running = registry.slots.values().filter_map(|slot| {
+            let tree = slot.handle.facts.borrow().tree.clone()?;
+            let sessions = slot.holders.iter().cloned().collect();
+            Some(ServerFacts { name: slot.name.clone(), tree, sessions })
+        });
+        running.collect()
     }
 
     /// The tools of a server as MCP lists them, the filter applied.
@@ -156,22 +196,51 @@ impl Bridge {
     /// # Errors
     /// Not found, or nothing is known of it yet.
     pub async fn tools(&self, name: &str) -> Result<Vec<Value>> {
-        unimplemented!()
+        let hub = {
+            let registry = self.shared.registry();
+            let slot = registry.slot_of(name).ok_or_else(|| leases::missing(&registry, name))?;
+            slot.handle.hub.clone()
+        };
+        let catalogue = hub.catalogue().ok_or_else(|| {
+            Error::failed(format!(
+                "the tools of `{name}` are not known yet, because it has not been ready; \
+                 restart it, or look at its log"
+            ))
+        })?;
+        Ok(catalogue
+            .tools
+            .iter()
+            .map(|tool| serde_json::from_str(tool.get()).unwrap_or(Value::Null))
+            .collect())
     }
 
-    /// Calls a tool for the user (starting the server if it does not run).
+    /// Calls a tool for the user (starting the server if it does not run; then it ends a
+    /// minute after the last call).
     ///
     /// # Errors
     /// Not found; failed with the MCP error as detail.
     pub async fn call(&self, name: &str, tool: &str, arguments: Value) -> Result<Value> {
-        unimplemented!()
+        let (visit, heard, limit) = self.shared.visit(name)?;
+        let _ = heard.await;
+        let mut facts = visit.handle.facts.clone();
+        ready::settled(&mut facts)
+            .await
+            .map_err(|why| Error::failed(format!("the server `{name}` cannot be used: {why}")))?;
+        let arguments = if arguments.is_null() { json!({}) } else { arguments };
+        visit.handle.hub.call_tool(tool, arguments, limit).await.map_err(|error| {
+            let message = error.get("message").and_then(Value::as_str).unwrap_or("no message");
+            Error::failed(format!("`{tool}` of `{name}` failed: {message}")).with_detail(error)
+        })
     }
 
-    /// The last lines of a server's standard error.
+    /// The last lines of a server's standard error; also after its end.
     ///
     /// # Errors
     /// Not found.
     pub fn log(&self, name: &str, tail: usize) -> Result<Vec<String>> {
-        unimplemented!()
+        let registry = self.shared.registry();
+        let slot = registry.slot_of(name).ok_or_else(|| leases::missing(&registry, name))?;
+        let facts = slot.handle.facts.borrow();
+        Ok(facts.log.lines(tail))
     }
 }

@@ -1,0 +1,206 @@
+//! From a server's configuration to a running process, behind a small border
+//! so that the bridge can be tested without processes.
+
+use super::references::{self, Lookup};
+use crate::wire::ServerConfig;
+use futures::{FutureExt, future::BoxFuture};
+use gantry_supervisor::{
+    Cause, Deadline, Ended, Exit, Launch, LaunchError, ProcessTree, Role, StderrTail, Supervisor,
+};
+use std::{
+    fmt::Debug,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What a server's warden waits between TERM and KILL when it acts on its own.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Starts servers.
+pub(super) trait Launcher: Send + Sync + 'static {
+    fn launch(&self, launch: Launch) -> BoxFuture<'static, Result<Started, LaunchError>>;
+}
+
+/// A started server with its streams.
+pub(super) struct Started {
+    pub tree: Arc<dyn Tree>,
+    pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    pub stderr: Arc<dyn Tail>,
+}
+
+/// See [`ProcessTree`].
+pub(super) trait Tree: Send + Sync + 'static {
+    fn id(&self) -> String;
+    fn pid(&self) -> u32;
+    fn executable(&self) -> PathBuf;
+    fn exited(&self) -> BoxFuture<'static, Exit>;
+    fn stop(&self, cause: Cause, deadline: Deadline) -> BoxFuture<'static, Ended>;
+}
+
+/// See [`StderrTail`].
+pub(super) trait Tail: Debug + Send + Sync + 'static {
+    fn lines(&self, count: usize) -> Vec<String>;
+    fn seen(&self) -> u64;
+}
+
+impl Launcher for Supervisor {
+    fn launch(&self, launch: Launch) -> BoxFuture<'static, Result<Started, LaunchError>> {
+        let supervisor = self.clone();
+        async move {
+            let child = supervisor.launch(launch).await?;
+            Ok(Started {
+                tree: Arc::new(child.tree),
+                stdin: Box::new(child.stdin),
+                stdout: Box::new(child.stdout),
+                stderr: Arc::new(child.stderr),
+            })
+        }
+        .boxed()
+    }
+}
+
+impl Tree for ProcessTree {
+    fn id(&self) -> String {
+        self.id().to_owned()
+    }
+    fn pid(&self) -> u32 {
+        self.program().pid
+    }
+    fn executable(&self) -> PathBuf {
+        self.executable().clone()
+    }
+    fn exited(&self) -> BoxFuture<'static, Exit> {
+        let tree = self.clone();
+        async move { tree.exited().await }.boxed()
+    }
+    fn stop(&self, cause: Cause, deadline: Deadline) -> BoxFuture<'static, Ended> {
+        let tree = self.clone();
+        async move { tree.stop(cause, deadline).await }.boxed()
+    }
+}
+
+impl Tail for StderrTail {
+    fn lines(&self, count: usize) -> Vec<String> {
+        self.lines(count)
+    }
+    fn seen(&self) -> u64 {
+        self.seen()
+    }
+}
+
+/// The directory of servers that name none.
+pub(super) fn default_directory(data_dir: &Path) -> PathBuf {
+    data_dir.join("workspaces")
+}
+
+/// How a server is started.
+///
+/// # Errors
+/// Why it cannot be, with the field that is wrong.
+pub(super) fn launch_of(
+    name: &str,
+    config: &ServerConfig,
+    gantry: &Path,
+    data_dir: &Path,
+    lookup: Lookup,
+) -> Result<Launch, String> {
+    let full = references::resolved(config, lookup)?;
+    let Some(command) = full.command.filter(|command| !command.is_empty()) else {
+        return Err("its configuration has neither `command` nor `url`; give it one".into());
+    };
+    let mut args = full.args;
+    let program = if command == "gantry" {
+        complete_own(&mut args, data_dir);
+        gantry.as_os_str().to_owned()
+    } else {
+        command.into()
+    };
+    Ok(Launch {
+        name: name.to_owned(),
+        role: Role::Server,
+        program,
+        args: args.into_iter().map(Into::into).collect(),
+        env: full.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+        cwd: Some(full.cwd.map_or_else(|| default_directory(data_dir), PathBuf::from)),
+        grace: GRACE,
+    })
+}
+
+/// Tells the built-in server where its data is.
+pub(super) fn complete_own(args: &mut Vec<String>, data_dir: &Path) {
+    let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
+    if has("--recall") && !has("--data-dir") {
+        args.extend(["--data-dir".to_owned(), data_dir.display().to_string()]);
+    }
+}
+
+/// Whether trying again could not help.
+pub(super) fn is_fatal(error: &LaunchError) -> bool {
+    match error {
+        LaunchError::NotFound { .. } | LaunchError::NoDirectory(_) | LaunchError::ShuttingDown => {
+            true
+        }
+        LaunchError::System { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::PermissionDenied
+                | io::ErrorKind::NotFound
+                | io::ErrorKind::ArgumentListTooLong
+                | io::ErrorKind::InvalidInput
+        ),
+    }
+}
+
+/// How a program ended, for people.
+pub(super) fn exit_text(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("it exited with code {code}"),
+        Exit::Signal(signal) => format!("it was ended by signal {signal}"),
+        Exit::Unknown => "it ended (how is not known)".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(text: &str) -> Result<Launch, String> {
+        let config: ServerConfig = serde_json::from_str(text).unwrap();
+        launch_of("x", &config, Path::new("/opt/gantry"), Path::new("/data"), &|name| {
+            (name == "SET").then(|| "value".into())
+        })
+    }
+
+    #[test]
+    fn the_built_in_server_is_our_own_program() {
+        let recall = launch(r#"{"command":"gantry","args":["mcp","--recall"]}"#).unwrap();
+        assert_eq!(recall.program, "/opt/gantry");
+        assert_eq!(recall.args, ["mcp", "--recall", "--data-dir", "/data"]);
+        assert_eq!(recall.cwd.as_deref(), Some(Path::new("/data/workspaces")));
+        let other = launch(r#"{"command":"/usr/bin/gantry","args":["mcp","--recall"]}"#).unwrap();
+        assert_eq!(other.program, "/usr/bin/gantry");
+        assert_eq!(other.args, ["mcp", "--recall"]);
+    }
+
+    #[test]
+    fn arguments_and_environment_arrive_as_they_are() {
+        let launch = launch(
+            r#"{"command":"x","args":["a b","\"&%\n网",""],"env":{"K":"${env:SET}"},"cwd":"/w"}"#,
+        )
+        .unwrap();
+        assert_eq!(launch.args, ["a b", "\"&%\n网", ""]);
+        assert_eq!(launch.env, [("K".into(), "value".into())]);
+        assert_eq!(launch.cwd.as_deref(), Some(Path::new("/w")));
+    }
+
+    #[test]
+    fn what_cannot_be_started_says_why() {
+        assert!(launch("{}").unwrap_err().contains("`command`"));
+        assert!(
+            launch(r#"{"command":"x","env":{"K":"${env:UNSET}"}}"#).unwrap_err().contains("UNSET")
+        );
+    }
+}

@@ -1,0 +1,436 @@
+//! One server: the actor that carries out what [`next`] decides.
+//!
+//! It waits for nothing but its inbox and its alarm. Whatever takes time (a launch, an
+//! ending, a ping, the connection itself) is a task of the bridge's scope that
+//! reports back to the inbox.
+
+mod process_tasks;
+
+use super::{
+    facts::{Condition, Facts},
+    next::{Effect, Event, Life, Moment, State, Then, next},
+    process::{Tail, Tree, exit_text},
+    registry::{Shared, SlotId},
+};
+use crate::{events::now, wire::ServerConfig};
+use gantry_mcp::{Hub, ToolFilter};
+use gantry_supervisor::{Cause, Deadline, Ended, How};
+use process_tasks::Launched;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long a start may take when the configuration does not say: the first
+/// `npx` or `uvx` of a package downloads it.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// Lines of standard error that are put after the reason of a failure.
+const LAST_LINES: usize = 10;
+
+/// Answered when the process that lived at the time of asking has ended: how, or `None` when there
+/// was none.
+pub(super) type Ending = oneshot::Receiver<Option<Ended>>;
+
+/// What a server's actor is told.
+pub(super) enum Input {
+    /// Somebody needs it. It waits for these to end first. `heard` is answered
+    /// once the state shows it.
+    Start { after: Vec<Ending>, heard: Option<oneshot::Sender<()>> },
+    /// By hand. `done` is answered when the new process runs, or cannot be started.
+    Restart { deadline: Deadline, done: oneshot::Sender<()> },
+    /// Another configuration, which needs no restart.
+    Adopt { config: ServerConfig },
+    /// Another configuration, which does.
+    Replace { config: ServerConfig, deadline: Deadline, ended: oneshot::Sender<Option<Ended>> },
+    /// Nobody needs it any more.
+    Stop { cause: Cause, deadline: Deadline, ended: oneshot::Sender<Option<Ended>> },
+    /// Gantry ends.
+    Close { deadline: Deadline, ended: oneshot::Sender<Option<Ended>> },
+    /// A launch is over.
+    Launched(Launched),
+    /// `tools/list` is answered, or was again; the number of tools.
+    Tools { generation: u64, tools: usize },
+    /// The ending of a tree is over.
+    Ended { generation: u64, ended: Ended },
+    /// A report of a task, as [`next`] takes it.
+    Report(Event),
+}
+
+/// The process of a server, while there is one.
+struct Live {
+    generation: u64,
+    tree: Arc<dyn Tree>,
+    stderr: Arc<dyn Tail>,
+    /// Its connection is read to the end.
+    read_out: CancellationToken,
+    /// Everything about it is over.
+    over: CancellationToken,
+}
+
+/// One server.
+pub(super) struct Server {
+    shared: Arc<Shared>,
+    id: SlotId,
+    name: String,
+    config: ServerConfig,
+    life: Life,
+    live: Option<Live>,
+    begun: Option<Instant>,
+    /// Calls off a launch that has not begun.
+    launching: CancellationToken,
+    facts: watch::Sender<Facts>,
+    hub: Hub,
+    announced: Option<(String, bool)>,
+    sender: mpsc::UnboundedSender<Input>,
+    /// Must have ended before the next launch.
+    after: Vec<Ending>,
+    endings: Vec<oneshot::Sender<Option<Ended>>>,
+    launches: Vec<oneshot::Sender<()>>,
+}
+
+/// How others reach a server's actor. What is sent is taken at once: the actor never waits
+/// while it has something to read, so the inbox needs no bound.
+#[derive(Clone)]
+pub(super) struct Handle {
+    pub inbox: mpsc::UnboundedSender<Input>,
+    pub facts: watch::Receiver<Facts>,
+    pub hub: Hub,
+}
+
+impl Handle {
+    /// Tells the actor something. One that is gone has nothing running.
+    pub fn tell(&self, input: Input) {
+        let _ = self.inbox.send(input);
+    }
+
+    /// Asks for something that is answered when the present process has ended.
+    pub fn end(&self, ask: impl FnOnce(oneshot::Sender<Option<Ended>>) -> Input) -> Ending {
+        let (sender, ending) = oneshot::channel();
+        self.tell(ask(sender));
+        ending
+    }
+}
+
+/// The filter of a configuration.
+pub(super) fn filter_of(config: &ServerConfig) -> ToolFilter {
+    ToolFilter { allow: config.allow_tools.clone(), deny: config.deny_tools.clone() }
+}
+
+impl Server {
+    /// Starts the actor of a server, which is stopped at first.
+    pub fn spawn(
+        shared: &Arc<Shared>,
+        id: SlotId,
+        name: &str,
+        config: ServerConfig,
+        hub: Hub,
+    ) -> Handle {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let (facts, watched) = watch::channel(Facts::stopped(now()));
+        hub.announce_down("it is not running", false);
+        let handle = Handle { inbox: sender.clone(), facts: watched, hub: hub.clone() };
+        let server = Self {
+            shared: shared.clone(),
+            id,
+            name: name.to_owned(),
+            config,
+            life: Life::default(),
+            live: None,
+            begun: None,
+            launching: CancellationToken::new(),
+            facts,
+            hub,
+            announced: None,
+            sender,
+            after: Vec::new(),
+            endings: Vec::new(),
+            launches: Vec::new(),
+        };
+        shared.scope.spawn(format!("server {name}"), server.run(inbox));
+        handle
+    }
+
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Input>) {
+        let mut cancelled = std::pin::pin!(self.shared.scope.cancelled());
+        loop {
+            let alarm = self.life.alarm();
+            let input = tokio::select! {
+                biased;
+                () = &mut cancelled => return,
+                Some(input) = inbox.recv() => input,
+                () = tokio::time::sleep_until(alarm.unwrap_or_else(Instant::now)),
+                    if alarm.is_some() => Input::Report(Event::Tick),
+            };
+            self.take(input);
+            if self.life.state == State::Stopped && self.shared.retire(self.id) {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Start { after, heard } => {
+                self.after.extend(after);
+                self.turn(Event::Start);
+                if let Some(heard) = heard {
+                    let _ = heard.send(());
+                }
+            }
+            Input::Restart { deadline, done } => {
+                self.launches.push(done);
+                self.turn(Event::Restart { deadline });
+            }
+            Input::Adopt { config } => self.config = config,
+            Input::Replace { config, deadline, ended } => {
+                self.config = config;
+                self.when_ended(ended);
+                self.turn(Event::Replace { deadline });
+            }
+            Input::Stop { cause, deadline, ended } => {
+                self.when_ended(ended);
+                self.turn(Event::Stop { cause, deadline });
+            }
+            Input::Close { deadline, ended } => {
+                self.when_ended(ended);
+                self.turn(Event::Close { deadline });
+            }
+            Input::Launched(launched) => self.launched(launched),
+            Input::Tools { generation, tools } => {
+                if self.live.as_ref().is_some_and(|live| live.generation == generation) {
+                    self.facts.send_modify(|facts| facts.tools = Some(tools));
+                    self.turn(Event::Handshaken { generation });
+                }
+            }
+            Input::Ended { generation, ended } => self.ended(generation, ended),
+            Input::Report(event) => self.turn(event),
+        }
+    }
+
+    /// Answers when the process that lives now has ended.
+    fn when_ended(&mut self, waiter: oneshot::Sender<Option<Ended>>) {
+        if self.life.process().is_some() {
+            self.endings.push(waiter);
+        } else {
+            let _ = waiter.send(None);
+        }
+    }
+
+    fn turn(&mut self, event: Event) {
+        let at = Moment {
+            now: Instant::now(),
+            dice: dice(),
+            start_limit: self.config.start_timeout_ms.map_or(START_LIMIT, Duration::from_millis),
+        };
+        let (life, effects) = next(std::mem::take(&mut self.life), event, at);
+        self.life = life;
+        for effect in effects {
+            match effect {
+                Effect::Launch { generation } => self.launch(generation),
+                Effect::End { generation, cause, deadline } => {
+                    self.end(generation, cause, deadline);
+                }
+                Effect::Ping { generation } => self.ping(generation),
+            }
+        }
+        if matches!(self.life.state, State::Stopping { launched: false, .. }) {
+            self.launching.cancel();
+        }
+        self.announce();
+        self.show();
+        let waiting =
+            matches!(self.life.state, State::Stopping { .. } | State::Starting { until: None, .. });
+        if !waiting {
+            for done in self.launches.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn launched(&mut self, launched: Launched) {
+        let generation = launched.generation;
+        match launched.result {
+            Ok(started) if self.life.process() == Some(generation) && self.live.is_none() => {
+                let live = Live {
+                    generation,
+                    tree: started.tree.clone(),
+                    stderr: started.stderr.clone(),
+                    read_out: CancellationToken::new(),
+                    over: CancellationToken::new(),
+                };
+                self.facts.send_modify(|facts| {
+                    facts.pid = Some(started.tree.pid());
+                    facts.tree = Some(started.tree.id());
+                    facts.log.begin(started.stderr.clone());
+                });
+                tracing::info!(
+                    server = self.name,
+                    pid = live.tree.pid(),
+                    executable = %live.tree.executable().display(),
+                    "server launched"
+                );
+                self.carry(&live, started, launched.place);
+                self.live = Some(live);
+                self.turn(Event::Launched { generation });
+            }
+            Ok(stray) => self.end_stray(stray),
+            Err((why, fatal)) => {
+                self.answer_endings(None);
+                self.turn(Event::LaunchFailed { generation, why, fatal });
+            }
+        }
+    }
+
+    fn ended(&mut self, generation: u64, ended: Ended) {
+        let Some(live) = self.live.take_if(|live| live.generation == generation) else { return };
+        live.over.cancel();
+        let detail = last_words(&*live.stderr);
+        let left = matches!(ended.how, How::Left(_));
+        tracing::info!(
+            server = self.name,
+            how = ?ended.how,
+            processes = ended.processes,
+            forced = ended.forced,
+            ms = ended.took.as_millis(),
+            "server ended"
+        );
+        self.facts.send_modify(|facts| {
+            facts.pid = None;
+            facts.tree = None;
+        });
+        // Waiters first: they asked about this process, not about what follows it.
+        self.answer_endings(Some(&ended));
+        self.turn(Event::Ended { generation, detail, left });
+    }
+
+    fn answer_endings(&mut self, ended: Option<&Ended>) {
+        for waiter in self.endings.drain(..) {
+            let _ = waiter.send(ended.cloned());
+        }
+    }
+
+    /// Tells the hub what calls may expect while there is no connection.
+    fn announce(&mut self) {
+        let down = match &self.life.state {
+            State::Stopped => Some(("it is not running".to_owned(), false)),
+            State::Starting { until: None, .. } => Some(("it is starting".to_owned(), true)),
+            State::Starting { .. } | State::Ready { .. } => None,
+            State::Restarting { why, .. } => Some((format!("it restarts: {why}"), true)),
+            State::Failed { why } => Some((why.clone(), false)),
+            State::Stopping { then, .. } => Some(match then {
+                Then::Stopped => ("it is being stopped".to_owned(), false),
+                Then::Start => ("it restarts".to_owned(), true),
+                Then::Retry { why, .. } => (format!("it restarts: {why}"), true),
+                Then::Failed { why } => (why.clone(), false),
+            }),
+        };
+        if let Some((why, starting)) = &down
+            && down != self.announced
+        {
+            self.hub.announce_down(why, *starting);
+        }
+        self.announced = down;
+    }
+
+    /// A reason with the last lines of standard error, for a process that has not ended yet.
+    fn with_words(&self, why: &str) -> String {
+        let words = self.live.as_ref().map(|live| last_words(&*live.stderr));
+        format!("{why}{}", words.unwrap_or_default())
+    }
+
+    /// Shows the state to others.
+    fn show(&mut self) {
+        let (condition, error) = match &self.life.state {
+            State::Stopped => (Condition::Stopped, None),
+            State::Starting { attempt: 0, .. } => (Condition::Starting, None),
+            State::Starting { .. } => (Condition::Starting, self.facts.borrow().error.clone()),
+            State::Ready { missed: 0, .. } => (Condition::Ready, None),
+            State::Ready { missed, .. } => {
+                (Condition::Degraded, Some(format!("it did not answer {missed} ping(s)")))
+            }
+            State::Restarting { why, .. } => (Condition::Restarting, Some(why.clone())),
+            State::Failed { why } => (Condition::Failed, Some(why.clone())),
+            State::Stopping { then, .. } => match then {
+                Then::Stopped => (Condition::Stopping, Some("stopping".to_owned())),
+                Then::Start => (Condition::Restarting, None),
+                Then::Retry { why, .. } => (Condition::Restarting, Some(self.with_words(why))),
+                Then::Failed { why } => (Condition::Failing, Some(self.with_words(why))),
+            },
+        };
+        let before = self.facts.borrow().condition;
+        let ready_ms = (condition == Condition::Ready && before == Condition::Starting)
+            .then(|| self.begun.map(|begun| millis(begun.elapsed())))
+            .flatten();
+        let restarts = self.life.restarts;
+        let changed = self.facts.send_if_modified(|facts| {
+            let changed = facts.condition != condition
+                || facts.error != error
+                || facts.restarts != restarts
+                || facts.shown != (facts.pid, facts.tools);
+            if facts.condition.wire() != condition.wire() {
+                facts.since = now();
+            }
+            if condition == Condition::Starting && before != condition {
+                facts.ready_ms = None;
+            }
+            facts.ready_ms = ready_ms.or(facts.ready_ms);
+            facts.condition = condition;
+            facts.error = error;
+            facts.restarts = restarts;
+            facts.shown = (facts.pid, facts.tools);
+            changed
+        });
+        if before != condition {
+            tracing::info!(
+                server = self.name,
+                from = ?before,
+                to = ?condition,
+                ms = ready_ms,
+                "server changed its state"
+            );
+        }
+        if changed {
+            self.shared.publish(self.id);
+        }
+    }
+}
+
+/// What is put after the reason of a failure.
+fn last_words(stderr: &dyn Tail) -> String {
+    let lines = stderr.lines(LAST_LINES);
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("; its last words:\n{}", lines.join("\n"))
+    }
+}
+
+/// Whether a server works on a call of a client.
+fn is_busy(hub: &Hub) -> bool {
+    hub.in_flight() > 0
+}
+
+/// The text for a connection that ended, with the exit of the program where it is known.
+fn lost(why: &str, exit: Option<gantry_supervisor::Exit>) -> String {
+    match exit {
+        // That the output ended says nothing that the exit does not.
+        Some(exit) if why.contains("closed its output") => exit_text(exit),
+        Some(exit) => format!("{}; before, it {why}", exit_text(exit)),
+        None => format!("it {why}"),
+    }
+}
+
+/// 0 to 1. Not for secrets.
+fn dice() -> f64 {
+    let mut bytes = [0; 2];
+    // Without randomness there is no jitter, that is all.
+    let _ = getrandom::fill(&mut bytes);
+    f64::from(u16::from_le_bytes(bytes)) / f64::from(u16::MAX)
+}
+
+/// Whole milliseconds.
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

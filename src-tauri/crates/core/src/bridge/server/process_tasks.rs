@@ -1,0 +1,256 @@
+//! The tasks around one process: its launch, its connection, its pings, its end.
+
+use super::super::{
+    next::{END_SPAN, Event},
+    process::{self, Started, Tail},
+    references,
+};
+use super::{Input, Live, Server, lost};
+use gantry_mcp::Phase;
+use gantry_supervisor::{Cause, Deadline};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    sync::{OwnedSemaphorePermit, oneshot},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+/// A server counts as "starting at the same time as others" at most this long,
+/// so that one that says nothing keeps no other from starting.
+const CROWD: Duration = Duration::from_secs(2);
+/// A ping without an answer for so long is missed.
+const PING_LIMIT: Duration = Duration::from_secs(10);
+/// After one of the two is over, what the other (the output, the exit) may take to be over too.
+const AFTERMATH: Duration = Duration::from_millis(250);
+/// What the report of an ending may take on its way.
+const REPORT: Duration = Duration::from_millis(50);
+
+/// A launch that is over.
+pub(in crate::bridge) struct Launched {
+    pub generation: u64,
+    /// Or why not, and whether trying again would not help.
+    pub result: Result<Started, (String, bool)>,
+    /// Its place among those that start at the same time.
+    pub place: Option<OwnedSemaphorePermit>,
+}
+
+impl Server {
+    /// Starts the process.
+    pub(super) fn launch(&mut self, generation: u64) {
+        self.begun = Some(Instant::now());
+        let shared = self.shared.clone();
+        let sender = self.sender.clone();
+        let after = std::mem::take(&mut self.after);
+        let (name, config) = (self.name.clone(), self.config.clone());
+        self.launching = CancellationToken::new();
+        let called_off = self.launching.clone();
+        let work = async move {
+            for ending in after {
+                // However it ended: it is over.
+                let _ = ending.await;
+            }
+            let starts = shared.starts.clone();
+            let place = tokio::select! {
+                place = starts.acquire_owned() => place.ok(),
+                () = called_off.cancelled() => {
+                    let result = Err(("it was stopped before it was started".to_owned(), true));
+                    let _ = sender.send(Input::Launched(Launched { generation, result, place: None }));
+                    return;
+                }
+                () = shared.scope.cancelled() => return,
+            };
+            let parts = &shared.parts;
+            let launch = process::launch_of(
+                &name,
+                &config,
+                &parts.gantry,
+                &parts.data_dir,
+                &references::from_environment,
+            );
+            let result = match launch {
+                Ok(launch) => {
+                    if config.cwd.is_none() {
+                        // A failure shows at the launch, with the directory's name.
+                        let _ =
+                            tokio::fs::create_dir_all(process::default_directory(&parts.data_dir))
+                                .await;
+                    }
+                    shared
+                        .launcher
+                        .launch(launch)
+                        .await
+                        .map_err(|error| (error.to_string(), process::is_fatal(&error)))
+                }
+                Err(why) => Err((why, true)),
+            };
+            let report = Input::Launched(Launched { generation, result, place });
+            if let Err(unheard) = sender.send(report)
+                && let Input::Launched(Launched { result: Ok(stray), .. }) = unheard.0
+            {
+                stray.tree.stop(Cause::Unused, Deadline::after(END_SPAN)).await;
+            }
+        };
+        self.shared.scope.spawn(format!("launch of {}", self.name), work);
+    }
+
+    /// Ends a process that nobody waits for any more.
+    pub(super) fn end_stray(&self, stray: Started) {
+        self.shared.scope.spawn(format!("end of {}", self.name), async move {
+            stray.tree.stop(Cause::Unused, Deadline::after(END_SPAN)).await;
+        });
+    }
+
+    /// Runs the connection of a process until it is over, and watches for its exit.
+    pub(super) fn carry(
+        &self,
+        live: &Live,
+        started: Started,
+        mut place: Option<OwnedSemaphorePermit>,
+    ) {
+        let generation = live.generation;
+        let sender = self.sender.clone();
+        let (tree, over, read_out, stderr) =
+            (live.tree.clone(), live.over.clone(), live.read_out.clone(), live.stderr.clone());
+        let (rest, left_over) = oneshot::channel();
+        let reader = Drained { reader: Some(started.stdout), rest: Some(rest) };
+        let mut connection = Box::pin(self.hub.connect(generation, reader, started.stdin));
+        let mut phase = self.hub.phase();
+        let crowd = Instant::now() + CROWD;
+        let carry = async move {
+            let why = loop {
+                let seen = phase.borrow_and_update().clone();
+                if let Phase::Ready { generation: of, tools } = seen
+                    && of == generation
+                {
+                    place = None;
+                    let _ = sender.send(Input::Tools { generation, tools });
+                }
+                tokio::select! {
+                    disconnected = &mut connection => break disconnected.why,
+                    Ok(()) = phase.changed() => {}
+                    () = tokio::time::sleep_until(crowd), if place.is_some() => place = None,
+                    () = over.cancelled() => return,
+                }
+            };
+            drop(place);
+            let exited = tokio::time::timeout(AFTERMATH, tree.exited());
+            let exit = exited.await.ok();
+            let why = lost(&why, exit);
+            settled(&*stderr).await;
+            let _ = sender.send(Input::Report(Event::Lost { generation, why }));
+            // Nobody reads its output now, but it may still write while it ends; a
+            // broken pipe would take its last steps from it.
+            if let Ok(mut reader) = left_over.await {
+                let mut nowhere = tokio::io::sink();
+                tokio::select! {
+                    _ = tokio::io::copy(&mut reader, &mut nowhere) => {}
+                    () = over.cancelled() => {}
+                }
+            }
+        };
+        let read_to_the_end = read_out.clone().drop_guard();
+        self.shared.scope.spawn(format!("connection of {}", self.name), async move {
+            carry.await;
+            drop(read_to_the_end);
+        });
+
+        let sender = self.sender.clone();
+        let (tree, over, stderr) = (live.tree.clone(), live.over.clone(), live.stderr.clone());
+        self.shared.scope.spawn(format!("exit of {}", self.name), async move {
+            let exit = tokio::select! {
+                exit = tree.exited() => exit,
+                () = over.cancelled() => return,
+            };
+            // What it said last is worth more than that it ended.
+            let _ = tokio::time::timeout(AFTERMATH, read_out.cancelled()).await;
+            settled(&*stderr).await;
+            let why = process::exit_text(exit);
+            let _ = sender.send(Input::Report(Event::Lost { generation, why }));
+        });
+    }
+
+    /// Ends the process of a generation.
+    pub(super) fn end(&self, generation: u64, cause: Cause, deadline: Deadline) {
+        let Some(live) = self.live.as_ref().filter(|live| live.generation == generation) else {
+            return;
+        };
+        let (tree, stderr, read_out) =
+            (live.tree.clone(), live.stderr.clone(), live.read_out.clone());
+        let sender = self.sender.clone();
+        self.shared.scope.spawn(format!("end of {}", self.name), async move {
+            // Whoever gave the deadline wants to hear by then how it ended.
+            let ended = tree.stop(cause, shortened(deadline, 2 * REPORT)).await;
+            // Both streams end with the process; give their readers time to see it.
+            let aftermath = async {
+                let _ = tokio::time::timeout(AFTERMATH, read_out.cancelled()).await;
+                settled(&*stderr).await;
+            };
+            let _ = shortened(deadline, REPORT).bound(aftermath).await;
+            let _ = sender.send(Input::Ended { generation, ended });
+        });
+    }
+
+    /// Asks whether it still answers.
+    pub(super) fn ping(&self, generation: u64) {
+        let (hub, sender) = (self.hub.clone(), self.sender.clone());
+        let Some(over) = self.live.as_ref().map(|live| live.over.clone()) else { return };
+        self.shared.scope.spawn(format!("ping of {}", self.name), async move {
+            let answered = tokio::select! {
+                answer = hub.ping(PING_LIMIT) => answer.is_ok(),
+                () = over.cancelled() => return,
+            };
+            let busy = !answered && super::is_busy(&hub);
+            let _ = sender.send(Input::Report(Event::Pong { generation, answered, busy }));
+        });
+    }
+}
+
+/// A deadline that is earlier by `span`, but not in the past if it was not.
+fn shortened(deadline: Deadline, span: Duration) -> Deadline {
+    let left = deadline.remaining();
+    deadline.or_after(left.saturating_sub(span.min(left / 2)))
+}
+
+/// Waits until the last lines of standard error have been read.
+async fn settled(stderr: &dyn Tail) {
+    for _ in 0..10 {
+        let seen = stderr.seen();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if stderr.seen() == seen {
+            return;
+        }
+    }
+}
+
+/// A server's output that is handed back when its reader lets go of it.
+struct Drained {
+    reader: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    rest: Option<oneshot::Sender<Box<dyn AsyncRead + Send + Unpin>>>,
+}
+
+impl AsyncRead for Drained {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        match &mut self.reader {
+            Some(reader) => Pin::new(reader).poll_read(context, buffer),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        if let (Some(reader), Some(rest)) = (self.reader.take(), self.rest.take()) {
+            // Nobody waits for it once everything is over.
+            let _ = rest.send(reader);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What a server is: its configuration, what makes two of them the same, and
+//! what of it may be shown.
+
+use crate::wire::ServerConfig;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+/// Shown in place of a value that may be a secret.
+pub const MASK: &str = "•••";
+
+/// A server by name with its configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSpec {
+    /// Its name.
+    pub name: String,
+    /// Its configuration.
+    pub config: ServerConfig,
+}
+
+/// Everything of a configuration that a running process depends on, hashed:
+/// two servers with equal names and identities may share one process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Identity([u8; 32]);
+
+impl Identity {
+    /// Whether it is enabled and how long it lives are not part of it: they
+    /// change without a restart.
+    pub fn of(config: &ServerConfig) -> Self {
+        let parts = json!([
+            config.command,
+            config.args,
+            config.env,
+            config.cwd,
+            config.url,
+            config.transport,
+            config.headers,
+            config.auth_token,
+            config.allow_tools,
+            config.deny_tools,
+            config.isolation,
+            config.start_timeout_ms,
+            config.call_timeout_ms,
+        ]);
+        Self(Sha256::digest(parts.to_string()).into())
+    }
+}
+
+/// Whether agents reach it by its own URL; no process of ours runs for it.
+pub(super) fn is_remote(config: &ServerConfig) -> bool {
+    config.url.is_some() && config.command.is_none()
+}
+
+/// The enabled ones; of several with one name the last.
+pub(super) fn usable(specs: &[ServerSpec]) -> Vec<ServerSpec> {
+    let last = |name: &str| specs.iter().rposition(|spec| spec.name == name);
+    let mut usable = Vec::new();
+    for (index, spec) in specs.iter().enumerate() {
+        if spec.config.enabled && last(&spec.name) == Some(index) {
+            usable.push(spec.clone());
+        }
+    }
+    usable
+}
+
+/// Left as they are in a path segment.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// The bridge URL of a server.
+pub(super) fn url_of(base_url: &str, name: &str) -> String {
+    format!("{base_url}/mcp/{}", utf8_percent_encode(name, SEGMENT))
+}
+
+/// A configuration as it may be shown: values of environment and headers that
+/// are not mere references are masked.
+pub(super) fn masked(config: &ServerConfig) -> ServerConfig {
+    let mut shown = config.clone();
+    shown.env.values_mut().for_each(mask);
+    shown.headers.values_mut().for_each(mask);
+    shown.auth_token.as_mut().into_iter().for_each(mask);
+    shown
+}
+
+fn mask(value: &mut String) {
+    if !value.is_empty() && !is_reference(value) {
+        MASK.clone_into(value);
+    }
+}
+
+/// `${env:NAME}` or `${secret:ID}`, alone or after `Bearer `.
+fn is_reference(value: &str) -> bool {
+    let bare = value.strip_prefix("Bearer ").unwrap_or(value);
+    (bare.starts_with("${env:") || bare.starts_with("${secret:"))
+        && bare.find('}') == Some(bare.len() - 1)
+}
+
+/// Puts the stored values back where `new` still holds the mask that a view
+/// showed; a masked value of which nothing is stored is left out.
+pub fn unmask(mut new: ServerConfig, old: &ServerConfig) -> ServerConfig {
+    for (values, stored) in [(&mut new.env, &old.env), (&mut new.headers, &old.headers)] {
+        values.retain(|key, value| {
+            if value == MASK {
+                match stored.get(key) {
+                    Some(known) => value.clone_from(known),
+                    None => return false,
+                }
+            }
+            true
+        });
+    }
+    if new.auth_token.as_deref() == Some(MASK) {
+        new.auth_token.clone_from(&old.auth_token);
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> ServerConfig {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn identity_follows_what_a_process_depends_on() {
+        let base = config(r#"{"command":"x","args":["a"],"env":{"K":"1"}}"#);
+        for (other, same) in [
+            (r#"{"command":"x","args":["a"],"env":{"K":"1"},"persistent":true}"#, true),
+            (r#"{"command":"x","args":["a"],"env":{"K":"1"},"enabled":false}"#, true),
+            (r#"{"command":"x","args":["a"],"env":{"K":"1"},"unknown":1}"#, true),
+            (r#"{"command":"x","args":["a"],"env":{"K":"2"}}"#, false),
+            (r#"{"command":"x","args":["a"]}"#, false),
+            (r#"{"command":"x","args":["a"],"env":{"K":"1"},"cwd":"/"}"#, false),
+            (r#"{"command":"x","args":["a"],"env":{"K":"1"},"headers":{"A":"b"}}"#, false),
+            (r#"{"command":"x","args":["a"],"env":{"K":"1"},"denyTools":["t"]}"#, false),
+            (r#"{"command":"x","args":["a"],"env":{"K":"1"},"isolation":"session"}"#, false),
+            (r#"{"command":"x","args":["a"],"env":{"K":"1"},"startTimeoutMs":5}"#, false),
+        ] {
+            assert_eq!(Identity::of(&base) == Identity::of(&config(other)), same, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_become_one_path_segment() {
+        let base = "http://127.0.0.1:1";
+        assert_eq!(url_of(base, "a/b"), "http://127.0.0.1:1/mcp/a%2Fb");
+        assert_eq!(url_of(base, "100%"), "http://127.0.0.1:1/mcp/100%25");
+        assert_eq!(url_of(base, "Fetch 网"), "http://127.0.0.1:1/mcp/Fetch%20%E7%BD%91");
+    }
+
+    #[test]
+    fn literals_are_masked_and_come_back() {
+        let old = config(
+            r#"{"command":"x","env":{"A":"s3cret","B":"${env:B}","C":"x${env:B}","D":""},
+                "headers":{"Authorization":"Bearer ${secret:t}","X":"s3cret"},"authToken":"s3cret"}"#,
+        );
+        let shown = masked(&old);
+        assert!(!serde_json::to_string(&shown).unwrap().contains("s3cret"));
+        assert_eq!(shown.env["B"], "${env:B}");
+        assert_eq!(shown.env["C"], MASK);
+        assert_eq!(shown.env["D"], "");
+        assert_eq!(shown.headers["Authorization"], "Bearer ${secret:t}");
+        assert_eq!(unmask(shown.clone(), &old), old);
+
+        let mut edited = shown;
+        edited.env.insert("A".into(), "new".into());
+        edited.env.insert("E".into(), MASK.into());
+        let saved = unmask(edited, &old);
+        assert_eq!(saved.env["A"], "new");
+        assert_eq!(saved.env["C"], "x${env:B}");
+        assert!(!saved.env.contains_key("E"));
+    }
+
+    #[test]
+    fn of_one_name_the_last_counts() {
+        let spec = |name: &str, config: &str| ServerSpec {
+            name: name.into(),
+            config: serde_json::from_str(config).unwrap(),
+        };
+        let specs = [
+            spec("a", r#"{"command":"1"}"#),
+            spec("b", r#"{"command":"2","enabled":false}"#),
+            spec("a", r#"{"command":"3"}"#),
+        ];
+        let usable = usable(&specs);
+        assert_eq!(usable.len(), 1);
+        assert_eq!(usable[0].config.command.as_deref(), Some("3"));
+    }
+}
