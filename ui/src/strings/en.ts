@@ -260,6 +260,5 @@ export const en = {
   'form.error.envKey': 'A variable with a value needs a name.',
   'form.error.empty': 'Paste a configuration first.',
   'form.error.none': 'There is no server in this text: none of its entries has a “command” or a “url”.',
-  'form.error.json': 'This is not valid JSON.',
-  'form.error.jsonAt': 'This is not valid JSON: look at line {line}, column {column}.',
+  'form.error.json': 'This is not valid JSON: look at line {line}, column {column}.',
 } as const satisfies Record<string, string | { one: string; other: string }>;

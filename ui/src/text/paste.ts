@@ -1,9 +1,11 @@
 import type { ServerConfig } from '../wire';
+import { firstError } from './jsonplace';
 
 /** Servers that a pasted text holds, or where it cannot be read. */
 export type Pasted =
   | { servers: { name: string; config: ServerConfig }[] }
-  | { problem: string; line?: number; column?: number };
+  | { problem: 'empty' | 'none' }
+  | { problem: 'json'; line: number; column: number };
 
 /**
  * Reads MCP servers from JSON as people paste it: `{"mcpServers":{…}}` as most
@@ -17,12 +19,12 @@ export function readPasted(source: string): Pasted {
   let value: unknown;
   try {
     value = JSON.parse(clean);
-  } catch (first) {
+  } catch {
     // The inside of an object without its braces: `"name": {…}`.
     try {
       value = JSON.parse(`{${clean.replace(/,\s*$/, '')}}`);
     } catch {
-      return { problem: 'json', ...place(clean, first as Error) };
+      return { problem: 'json', ...place(clean) };
     }
   }
   const servers: { name: string; config: ServerConfig }[] = [];
@@ -151,13 +153,11 @@ function dropTrailingCommas(text: string): string {
   return out.join('');
 }
 
-/** Line and column from what the engine says about its position. */
-function place(text: string, error: Error): { line?: number; column?: number } {
-  const direct = /line (\d+) column (\d+)/.exec(error.message);
-  if (direct) return { line: Number(direct[1]), column: Number(direct[2]) };
-  const position = /position (\d+)/.exec(error.message);
-  const offset = position ? Number(position[1]) : /end of/i.test(error.message) ? text.length : null;
-  if (offset === null) return {};
-  const before = text.slice(0, offset).split('\n');
+/** Line and column of the first thing that is not JSON, as editors count. */
+function place(text: string): { line: number; column: number } {
+  // Without its braces it is a list of members; the brace that we add is not the user's.
+  const isBare = !/^\s*[[{]/.test(text);
+  const offset = isBare ? firstError(`{${text}`) - 1 : firstError(text);
+  const before = text.slice(0, Math.max(0, offset)).split('\n');
   return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
 }

@@ -37,12 +37,14 @@ function readJson(json: string, taken: ReadonlySet<string>): Read {
     const clash = read.servers.find(({ name }) => taken.has(name));
     return clash ? { problem: t('form.error.taken', { name: clash.name }) } : read;
   }
-  if (read.problem === 'empty') return { problem: t('form.error.empty') };
-  if (read.problem === 'none') return { problem: t('form.error.none') };
-  const { line, column } = read;
-  return {
-    problem: line !== undefined && column !== undefined ? t('form.error.jsonAt', { line, column }) : t('form.error.json'),
-  };
+  switch (read.problem) {
+    case 'empty':
+      return { problem: t('form.error.empty') };
+    case 'none':
+      return { problem: t('form.error.none') };
+    case 'json':
+      return { problem: t('form.error.json', { line: read.line, column: read.column }) };
+  }
 }
 
 function commandConfig(form: Form): ServerConfig | { problem: string } {

@@ -1,0 +1,243 @@
+import { flushSync, mount, unmount } from 'svelte';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { aServer, PERMISSION } from '../state/recordings';
+import { matching, meaningOf } from './composer';
+import Composer from './Composer.svelte';
+import { outputOf, pieceOf } from './content';
+import Permission from './Permission.svelte';
+import { rejection } from './permission';
+import { toneOf, wordsOf } from './server';
+
+let mounted: Record<string, unknown>[] = [];
+afterEach(async () => {
+  await Promise.all(mounted.map((component) => unmount(component)));
+  mounted = [];
+  vi.useRealTimers();
+});
+
+function find<T extends HTMLElement>(testid: string): T {
+  const element = document.querySelector<T>(`[data-testid="${testid}"]`);
+  if (!element) throw new Error(`${testid} is not there`);
+  return element;
+}
+
+function press(element: HTMLElement, key: string, more: KeyboardEventInit = {}): KeyboardEvent {
+  const event = new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true, ...more });
+  element.dispatchEvent(event);
+  flushSync();
+  return event;
+}
+
+describe('the composer', () => {
+  const sent: string[] = [];
+
+  function open(change: Record<string, unknown> = {}): HTMLTextAreaElement {
+    sent.length = 0;
+    mounted.push(
+      mount(Composer, {
+        target: document.body,
+        props: {
+          value: '',
+          agent: 'Gantry',
+          commands: [
+            { name: 'tools', description: 'list' },
+            { name: 'call', description: 'call', input: { hint: '<tool>' } },
+          ],
+          isWorking: false,
+          isCancelling: false,
+          canForce: false,
+          isConnected: true,
+          onsend: (text: string) => sent.push(text),
+          oncancel: () => sent.push('[cancel]'),
+          onforce: () => sent.push('[force]'),
+          ...change,
+        },
+      }),
+    );
+    flushSync();
+    return find<HTMLTextAreaElement>('composer');
+  }
+
+  function write(field: HTMLTextAreaElement, text: string): void {
+    field.value = text;
+    field.dispatchEvent(new InputEvent('input', { bubbles: true }));
+    flushSync();
+  }
+
+  it('sends with Enter and is empty afterwards', () => {
+    const field = open();
+    write(field, '  hello ');
+    expect(press(field, 'Enter').defaultPrevented).toBe(true);
+    expect(sent).toEqual(['hello']);
+    expect(field.value).toBe('');
+  });
+
+  it('does not send an Enter that ends a composition, in either of the two ways it shows', () => {
+    const field = open();
+    write(field, '你好');
+    press(field, 'Enter', { isComposing: true });
+    press(field, 'Enter', { keyCode: 229 });
+    press(field, 'Process', { keyCode: 229 });
+    expect(sent).toEqual([]);
+    press(field, 'Enter', { keyCode: 13 });
+    expect(sent).toEqual(['你好']);
+  });
+
+  it('starts a line with Shift, and ignores a held Enter and blank messages', () => {
+    const field = open();
+    write(field, 'a');
+    expect(press(field, 'Enter', { shiftKey: true }).defaultPrevented).toBe(false);
+    press(field, 'Enter', { repeat: true });
+    write(field, ' \n ');
+    press(field, 'Enter');
+    expect(sent).toEqual([]);
+    expect(find<HTMLButtonElement>('send').disabled).toBe(true);
+  });
+
+  it('keeps what was written while the agent works, and offers to stop', () => {
+    const field = open({ isWorking: true });
+    write(field, 'next');
+    press(field, 'Enter');
+    expect(sent).toEqual([]);
+    expect(field.value).toBe('next');
+    find('cancel-turn').click();
+    expect(sent).toEqual(['[cancel]']);
+  });
+
+  it('offers force only when told to', () => {
+    open({ isWorking: true, isCancelling: true, canForce: true });
+    expect(find<HTMLButtonElement>('cancel-turn').disabled).toBe(true);
+    find('force-stop').click();
+    expect(sent).toEqual(['[force]']);
+  });
+
+  it('completes a command, but sends one that is written out', async () => {
+    const field = open();
+    write(field, '/c');
+    expect(find('slash-menu').textContent).toContain('/call');
+    press(field, 'Enter');
+    await vi.waitFor(() => expect(field.value).toBe('/call '));
+    expect(sent).toEqual([]);
+    write(field, '/tools');
+    press(field, 'Enter');
+    expect(sent).toEqual(['/tools']);
+  });
+
+  it('closes the menu with Escape and leaves the text', () => {
+    const field = open();
+    write(field, '/');
+    press(field, 'ArrowDown');
+    expect(document.querySelector('[data-testid="slash-option"][aria-selected="true"]')?.textContent).toContain('/call');
+    press(field, 'Escape');
+    expect(document.querySelector('[data-testid="slash-menu"]')).toBeNull();
+    expect(field.value).toBe('/');
+  });
+
+  it('knows what a key means', () => {
+    const key = { key: 'Enter', shiftKey: false, isComposing: false, keyCode: 13, repeat: false };
+    expect(meaningOf(key)).toBe('send');
+    expect(meaningOf({ ...key, key: 'a' })).toBe('other');
+    expect(matching('/to x', [])).toEqual([]);
+  });
+});
+
+describe('a permission request', () => {
+  const answers: string[] = [];
+
+  beforeEach(() => vi.useFakeTimers());
+
+  function open(): HTMLButtonElement[] {
+    answers.length = 0;
+    mounted.push(
+      mount(Permission, {
+        target: document.body,
+        props: {
+          permission: PERMISSION,
+          onanswer: (option: string) => {
+            answers.push(option);
+            return new Promise<void>(() => {});
+          },
+        },
+      }),
+    );
+    flushSync();
+    return [...document.querySelectorAll<HTMLButtonElement>('[data-testid="permission-option"]')];
+  }
+
+  it('shows the options in the order of the agent', () => {
+    expect(open().map((button) => button.dataset['option'])).toEqual(['yes', 'no']);
+  });
+
+  it('does nothing for half a second after it appeared', () => {
+    const [yes] = open();
+    yes?.click();
+    vi.advanceTimersByTime(499);
+    flushSync();
+    yes?.click();
+    expect(yes?.getAttribute('aria-disabled')).toBe('true');
+    expect(answers).toEqual([]);
+    vi.advanceTimersByTime(1);
+    flushSync();
+    yes?.click();
+    expect(answers).toEqual(['yes']);
+  });
+
+  it('is answered once', () => {
+    const [yes, no] = open();
+    vi.advanceTimersByTime(500);
+    flushSync();
+    no?.click();
+    flushSync();
+    yes?.click();
+    expect(answers).toEqual(['no']);
+  });
+
+  it('is not answered by a held key', () => {
+    const [yes] = open();
+    vi.advanceTimersByTime(500);
+    flushSync();
+    expect(press(yes as HTMLElement, 'Enter', { repeat: true }).defaultPrevented).toBe(true);
+    expect(press(yes as HTMLElement, ' ', { repeat: true }).defaultPrevented).toBe(true);
+    expect(press(yes as HTMLElement, 'Enter').defaultPrevented).toBe(false);
+  });
+
+  it('is rejected with an option that was offered, never with an invented one', () => {
+    expect(rejection(PERMISSION)?.id).toBe('no');
+    expect(rejection({ ...PERMISSION, options: [{ optionId: 'never', name: 'Never', kind: 'reject_always' }] })?.id).toBe('never');
+    expect(rejection({ ...PERMISSION, options: [{ optionId: 'yes', name: 'Yes', kind: 'allow_once' }] })).toBeNull();
+  });
+});
+
+describe('content', () => {
+  it('shows pictures only of kinds that cannot carry a script', () => {
+    expect(pieceOf({ type: 'image', mimeType: 'image/png', data: 'iVBORw0=' })).toEqual({ kind: 'image', source: 'data:image/png;base64,iVBORw0=' });
+    expect(pieceOf({ type: 'image', mimeType: 'image/svg+xml', data: 'PHN2Zz4=' }).kind).toBe('json');
+    expect(pieceOf({ type: 'image', mimeType: 'image/png', data: '"onerror=' }).kind).toBe('json');
+  });
+
+  it('reads the result of a tool from its content, else from its raw output', () => {
+    const call = { title: '', kind: '', status: 'completed', content: [], locations: [], rawInput: undefined, other: {} };
+    expect(outputOf({ ...call, rawOutput: { content: [{ type: 'text', text: 'Echo: hello' }] } })).toEqual([{ kind: 'text', text: 'Echo: hello' }]);
+    expect(outputOf({ ...call, rawOutput: { a: 1 } })).toEqual([{ kind: 'json', text: '{\n  "a": 1\n}' }]);
+    expect(outputOf({ ...call, rawOutput: undefined })).toEqual([]);
+    expect(outputOf({ ...call, rawOutput: undefined, content: [{ type: 'diff', path: '/a', oldText: null, newText: 'x' }] })).toEqual([
+      { kind: 'diff', path: '/a', lines: [{ sign: '+', text: 'x' }] },
+    ]);
+  });
+});
+
+describe('the light of a server', () => {
+  it.each([
+    [aServer({ enabled: false }), 'off', 'Off'],
+    [aServer(), 'off', 'Stopped, starts when a session needs it'],
+    [aServer({ state: 'starting', since: 1_000 }), 'busy', 'Starting, 3 s'],
+    [aServer({ state: 'ready', tools: 13, ready_ms: 412 }), 'good', 'Ready · 13 tools · 412 ms'],
+    [aServer({ state: 'ready', tools: 1 }), 'good', 'Ready · 1 tool'],
+    [aServer({ state: 'degraded', tools: 2 }), 'warn', 'Not answering · 2 tools'],
+    [aServer({ state: 'restarting', since: 1_000 }), 'warn', 'Restarting, 3 s'],
+    [aServer({ state: 'failed', error: 'x' }), 'bad', 'Failed'],
+  ])('tells the truth', (server, tone, words) => {
+    expect(toneOf(server)).toBe(tone);
+    expect(wordsOf(server, () => 4_200)).toBe(words);
+  });
+});

@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest';
+import { type Block, blocksOf, sanitise } from './markdown';
+
+function html(text: string): string {
+  return blocksOf(text)
+    .map((block) => (block.kind === 'html' ? block.html : `[code ${block.language}]`))
+    .join('');
+}
+
+function dom(text: string): HTMLElement {
+  const element = document.createElement('div');
+  element.innerHTML = html(text);
+  return element;
+}
+
+describe('hostile text', () => {
+  it('is sanitised at all (a sanitiser without a proper document lets everything through)', () => {
+    expect(sanitise('<p>a</p><script>alert(1)</script>')).toBe('<p>a</p>');
+    expect(sanitise('<a href="javascript:alert(1)">x</a>')).toBe('<a>x</a>');
+  });
+
+  for (const [name, text] of [
+    ['a script', 'a <script>alert(1)</script> b'],
+    ['an event handler', '<img src=x onerror=alert(1)>'],
+    ['a frame', '<iframe src="https://evil.example"></iframe>'],
+    ['a form', '<form action="https://evil.example"><input name=p></form>'],
+    ['a style', '<style>*{display:none}</style> <p style="position:fixed">x</p>'],
+    ['a vector image', '<svg><script>alert(1)</script><a xlink:href="javascript:alert(1)"></a></svg>'],
+    ['markup in a table', '| a |\n|---|\n| <img src=x onerror=alert(1)> |'],
+    ['markup in a code info', '```"><img src=x onerror=alert(1)>\nx\n```\n\n- ```<b>\n  y\n  ```'],
+    ['a nested template', '<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror=alert(1)&gt;">'],
+  ] as const) {
+    it(`${name} neither runs nor loads`, () => {
+      const element = dom(text);
+      expect(element.querySelector('script, img, iframe, form, input, style, svg, math, object, embed, link, base')).toBeNull();
+      for (const node of element.querySelectorAll('*')) {
+        for (const { name } of node.attributes) expect(name).toMatch(/^(align|class|href|start|title)$/);
+      }
+    });
+  }
+
+  it('images become links, nothing is fetched', () => {
+    const link = dom('![a cat](https://evil.example/track.png)').querySelector('a');
+    expect(link?.getAttribute('href')).toBe('https://evil.example/track.png');
+    expect(link?.textContent).toBe('a cat');
+  });
+
+  for (const address of ['javascript:alert(1)', 'JaVaScRiPt:alert(1)', 'data:text/html,x', 'vbscript:x', 'file:///etc/passwd', 'java\tscript:alert(1)', '&#106;avascript:alert(1)', '//evil.example', 'tauri://localhost']) {
+    it(`a link to ${address} leads nowhere`, () => {
+      const element = dom(`[x](<${address}>)`);
+      expect(element.querySelector('a[href]')).toBeNull();
+      expect(element.textContent).toContain('x');
+    });
+  }
+
+  it('a link says where it leads', () => {
+    expect(dom('[docs](https://docs.example/a)').querySelector('a')?.title).toBe('https://docs.example/a');
+  });
+});
+
+describe('blocks', () => {
+  it('separates code from the rest and keeps it untouched', () => {
+    const blocks = blocksOf('a\n\n```rust ignore\nlet x = "<b>";\n```\n\n| h |\n|---|\n| c |\n');
+    expect(blocks.map(({ kind }) => kind)).toEqual(['html', 'code', 'html']);
+    expect(blocks[1]).toMatchObject({ language: 'rust', code: 'let x = "<b>";' });
+    expect((blocks[2] as Block & { kind: 'html' }).html).toContain('<table>');
+  });
+
+  it('renders only what changed', () => {
+    const first = blocksOf('# One\n\ntwo\n\nthr');
+    const second = blocksOf('# One\n\ntwo\n\nthree', first);
+    expect(second[0]).toBe(first[0]);
+    expect(second[1]).toBe(first[1]);
+    expect(second[2]).not.toBe(first[2]);
+  });
+
+  it('finds the target of a reference that comes later', () => {
+    const first = blocksOf('see [it][1]');
+    const second = blocksOf('see [it][1]\n\n[1]: https://a.example/', first);
+    expect((second[0] as { html: string }).html).toContain('href="https://a.example/"');
+  });
+
+  it('an open code fence is code already while it streams in', () => {
+    expect(blocksOf('```js\nlet a')[0]).toMatchObject({ kind: 'code', language: 'js', code: 'let a' });
+  });
+});

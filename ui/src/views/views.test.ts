@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest';
+import type { Turn } from '../state/model';
+import { byProject, endsWith, recentProjects } from '../state/groups';
+import { aServer, aSession } from '../state/recordings';
+import { announce } from './announce';
+import { readForm, type Form } from './server-form';
+import { canStop, stopWords } from './session';
+
+describe('announcements', () => {
+  const turn = (text: string, stopReason: string | null = null): Turn => ({
+    id: 't', number: 1, prompt: [], startedAt: 1, endedAt: null, stopReason, description: null, receipt: [], requestId: null,
+    items: [{ kind: 'text', from: 'agent', text, id: null, late: false }],
+  });
+
+  it('are whole paragraphs, each once, and the rest at the end', () => {
+    const first = announce(turn('One tw'), null);
+    expect(first.text).toBe('');
+    const second = announce(turn('One two.\n\nThree'), first.after);
+    expect(second.text).toBe('One two.');
+    expect(announce(turn('One two.\n\nThree f'), second.after).text).toBe('');
+    expect(announce(turn('One two.\n\nThree four.', 'end_turn'), second.after).text).toBe('Three four.');
+  });
+});
+
+describe('sessions', () => {
+  const sessions = [
+    aSession({ id: 'a', project: '/x', created_at: 1, last_activity: 9 }),
+    aSession({ id: 'b', project: '/y', created_at: 2, last_activity: 2 }),
+    aSession({ id: 'c', project: '/x', created_at: 3, last_activity: 3 }),
+  ];
+
+  it('are grouped by project, the newest first, whatever moves', () => {
+    expect(byProject(sessions).map(({ project, sessions }) => [project, sessions.map(({ id }) => id)])).toEqual([
+      ['/x', ['c', 'a']],
+      ['/y', ['b']],
+    ]);
+    expect(recentProjects(sessions, 1)).toEqual(['/x']);
+  });
+
+  it('say what a stop ends', () => {
+    const session = aSession({ engine: { pid: 1, sessions: 1 } });
+    const servers = [
+      aServer({ name: 'mine', used_by: ['s'] }),
+      aServer({ name: 'ours', used_by: ['s', 'other'] }),
+      aServer({ name: 'always', lifetime: 'persistent', used_by: ['s'] }),
+    ];
+    expect(endsWith(session, servers)).toEqual(['mine']);
+    expect(stopWords(session, servers)).toMatch(/everything the agent started.*only this session uses end too: mine\./);
+    expect(stopWords(aSession({ engine: { pid: 1, sessions: 3 } }), [])).toMatch(/2 other sessions keep the agent running/);
+    expect(canStop(aSession({ state: 'stopped' }))).toBe(false);
+    expect(canStop(aSession({ state: 'failed', engine: null }))).toBe(false);
+    expect(canStop(session)).toBe(true);
+  });
+});
+
+describe('the form of a server', () => {
+  const form: Form = { kind: 'command', name: ' everything ', command: 'npx -y "a b"', url: '', isSse: false, json: '', env: [], headers: [], isPersistent: true };
+  const none = new Set<string>();
+
+  it('reads a command line and an environment', () => {
+    const env = [{ key: ' K ', value: ' v ' }, { key: '', value: '' }];
+    expect(readForm({ ...form, env }, none)).toEqual({
+      servers: [{ name: 'everything', config: { command: 'npx', args: ['-y', 'a b'], env: { K: ' v ' }, enabled: true, persistent: true } }],
+    });
+  });
+
+  it('reads an address', () => {
+    expect(readForm({ ...form, kind: 'url', url: 'https://x.example/mcp', isSse: true }, none)).toMatchObject({
+      servers: [{ config: { url: 'https://x.example/mcp', transport: 'sse' } }],
+    });
+  });
+
+  it.each<[Partial<Form>, RegExp]>([
+    [{ name: '  ' }, /name/],
+    [{ name: 'taken' }, /already/],
+    [{ command: ' ' }, /command/],
+    [{ command: 'a "b' }, /quotation mark/],
+    [{ env: [{ key: '', value: 'x' }] }, /variable/],
+    [{ kind: 'url', url: 'ftp://x' }, /http/],
+    [{ kind: 'json', json: '{"taken":{"command":"x"}}' }, /already/],
+    [{ kind: 'json', json: '{"a":' }, /JSON/],
+  ])('says what is wrong with %j', (change, words) => {
+    expect(readForm({ ...form, ...change }, new Set(['taken']))).toMatchObject({ problem: expect.stringMatching(words) });
+  });
+});
