@@ -86,8 +86,7 @@ pub async fn open_external(tauri: AppHandle, url: String) -> Result<(), Failure>
     if !(url.starts_with("https://") || url.starts_with("http://")) {
         return Err(gantry_core::Error::invalid("url: only web addresses are opened").into());
     }
-    tauri
-        .opener()
-        .open_url(url, None::<&str>)
-        .map_err(|error| gantry_core::Error::failed(format!("the browser could not be opened: {error}")).into())
+    tauri.opener().open_url(url, None::<&str>).map_err(|error| {
+        gantry_core::Error::failed(format!("the browser could not be opened: {error}")).into()
+    })
 }

@@ -24,9 +24,9 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("gantry: the desktop program could not run: {error:#}");
-            let held = error
-                .downcast_ref::<StartError>()
-                .is_some_and(|error| matches!(error, StartError::Instance(InstanceError::Held { .. })));
+            let held = error.downcast_ref::<StartError>().is_some_and(|error| {
+                matches!(error, StartError::Instance(InstanceError::Held { .. }))
+            });
             ExitCode::from(if held { 3 } else { 1 })
         }
     }
@@ -45,6 +45,8 @@ fn life() -> anyhow::Result<u8> {
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     tauri::async_runtime::set(runtime.handle().clone());
+    // Tasks are also started from this thread, which is the window system's.
+    let entered = runtime.enter();
 
     // A second instance hands over to the first one in here, and is gone.
     let tauri = shell::build(&data)?;
@@ -54,14 +56,15 @@ fn life() -> anyhow::Result<u8> {
         token_file: std::env::var_os("GANTRY_TOKEN_FILE").map(Into::into),
         programs: Programs::beside_this_one(),
     }))?;
-    if let Err(error) = runtime.block_on(shell::open_listener(&app)) {
-        app.shutdown().request("the listener could not be opened");
+    let opened = quit::on_signals(&app).and_then(|()| runtime.block_on(shell::open_listener(&app)));
+    if let Err(error) = opened {
+        app.shutdown().request("the start failed");
         runtime.block_on(app.ended());
         return Err(error);
     }
-    quit::on_signals(&app)?;
 
     let code = shell::run(tauri, app, &runtime);
+    drop(entered);
     // Nothing of ours runs any more; what a library left on a thread does not keep us.
     runtime.shutdown_background();
     Ok(code)

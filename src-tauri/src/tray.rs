@@ -53,7 +53,9 @@ fn build(tauri: &AppHandle, app: &App) -> tauri::Result<()> {
         })
         .on_tray_icon_event(|tray, event| {
             if let TrayIconEvent::Click {
-                button: MouseButton::Left, button_state: MouseButtonState::Up, ..
+                button: MouseButton::Left,
+                button_state: MouseButtonState::Up,
+                ..
             } = event
             {
                 windows::show(tray.app_handle());
@@ -85,14 +87,17 @@ fn library_is_there() -> bool {
 async fn has_host() -> bool {
     let ask = async {
         let bus = zbus::Connection::session().await.ok()?;
-        let watcher = zbus::Proxy::new(
-            &bus,
-            "org.kde.StatusNotifierWatcher",
-            "/StatusNotifierWatcher",
-            "org.kde.StatusNotifierWatcher",
-        )
-        .await
-        .ok()?;
+        let watcher = zbus::proxy::Builder::<zbus::Proxy<'_>>::new(&bus)
+            .destination("org.kde.StatusNotifierWatcher")
+            .ok()?
+            .path("/StatusNotifierWatcher")
+            .ok()?
+            .interface("org.kde.StatusNotifierWatcher")
+            .ok()?
+            .cache_properties(zbus::proxy::CacheProperties::No)
+            .build()
+            .await
+            .ok()?;
         watcher.get_property::<bool>("IsStatusNotifierHostRegistered").await.ok()
     };
     gantry_supervisor::Deadline::after(std::time::Duration::from_secs(1))

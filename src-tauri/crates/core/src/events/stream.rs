@@ -3,7 +3,7 @@
 use super::merge::Merger;
 use crate::{
     app::App,
-    wire::{Event, Happening, Nothing, Snapshot},
+    wire::{Event, Nothing, Snapshot},
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{
@@ -24,7 +24,7 @@ pub enum StreamItem {
 }
 
 /// A snapshot at sequence *n*, then the events after *n*; adjacent chunks of
-/// one text are merged. It ends after the last event of the shutdown.
+/// one text are merged. It ends with the app's scope, late in the shutdown.
 #[derive(Debug)]
 pub struct EventStream {
     app: App,
@@ -76,6 +76,8 @@ impl EventStream {
                     Err(RecvError::Closed) => self.finish(),
                 },
                 () = tokio::time::sleep_until(flush_at), if self.flush_at.is_some() => self.flush(),
+                // The last events of the shutdown come after its tasks were told to end.
+                () = self.app.scope().cancelled() => self.finish(),
             }
         }
     }
@@ -89,9 +91,6 @@ impl EventStream {
             .merger
             .is_holding()
             .then(|| self.flush_at.unwrap_or_else(|| Instant::now() + MERGE_SPAN));
-        if matches!(&event.what, Happening::ShuttingDown { phase } if phase == "exit") {
-            self.finish();
-        }
     }
 
     fn flush(&mut self) {
