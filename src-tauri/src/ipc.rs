@@ -58,7 +58,7 @@ pub async fn events(app: State<'_, App>, channel: Channel<Message>) -> Result<()
         // A channel whose window is gone refuses, which ends the task.
         while channel.send(message).is_ok() {
             message = match stream.next().await {
-                Some(StreamItem::Event(event)) => Message::Event { event: Box::new(event) },
+                Some(StreamItem::Event(event)) => Message::Event { event },
                 Some(StreamItem::Snapshot(snapshot)) => Message::Snapshot { snapshot },
                 None => return,
             };

@@ -8,6 +8,10 @@ use tauri::{Builder, Manager as _, RunEvent, WindowEvent};
 
 /// Builds the Tauri application. When another one runs on the same data
 /// directory, that one shows its window and this process ends with 0 in here.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "Tauri's macro ends the process when its own code panics while it is built"
+)]
 pub fn build(data: &DataDir) -> anyhow::Result<tauri::App> {
     let single = tauri_plugin_single_instance::Builder::new()
         .callback(|app, _arguments, _folder| windows::show(app))
@@ -65,11 +69,9 @@ pub fn run(tauri: tauri::App, app: App, runtime: &tokio::runtime::Runtime) -> u8
                 app.shutdown().request("window closed");
             }
         }
-        RunEvent::ExitRequested { api, .. } => {
-            if !quit::is_over(tauri) {
-                api.prevent_exit();
-                app.shutdown().request("exit requested");
-            }
+        RunEvent::ExitRequested { api, .. } if !quit::is_over(tauri) => {
+            api.prevent_exit();
+            app.shutdown().request("exit requested");
         }
         // macOS and Windows end the program here without asking first: the last chance to clean up.
         RunEvent::Exit if !quit::is_over(tauri) => {

@@ -61,10 +61,10 @@ impl Events {
         if let Some(session) = session_of(&event.what) {
             let feed = log.feeds.entry(session.to_owned()).or_default();
             feed.push(&event);
-        } else if let Happening::SessionRemoved { id } = &event.what {
-            if let Some(feed) = log.feeds.remove(id) {
-                feed.close();
-            }
+        } else if let Happening::SessionRemoved { id } = &event.what
+            && let Some(feed) = log.feeds.remove(id)
+        {
+            feed.close();
         }
         // Nobody listening is fine: the log is not the only copy of a fact.
         let _ = log.readers.send(event);

@@ -18,7 +18,7 @@ const MERGE_SPAN: Duration = Duration::from_millis(24);
 #[derive(Clone, Debug)]
 pub enum StreamItem {
     /// The next event.
-    Event(Event),
+    Event(Box<Event>),
     /// The reader lagged: this replaces everything it knows.
     Snapshot(Box<Snapshot>),
 }
@@ -62,7 +62,7 @@ impl EventStream {
     pub async fn next(&mut self) -> Option<StreamItem> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Some(StreamItem::Event(event));
+                return Some(StreamItem::Event(Box::new(event)));
             }
             if self.over {
                 return None;
