@@ -23,14 +23,21 @@ impl Census {
     }
 
     /// Living processes of our user, other than ourselves, that bear a cookie which
-    /// `wanted` accepts. `since` leaves out what is older: nobody is started before
-    /// the one whose cookie it bears, and an environment costs more than a line.
-    pub fn bearers(&self, since: u64, wanted: impl Fn(&Cookie) -> bool) -> Vec<(Stat, Cookie)> {
+    /// `wanted` accepts. Left out is what costs a look at an environment for nothing: who
+    /// is `known` already, and who is older than `since`, for nobody is started before the
+    /// one whose cookie it bears.
+    pub fn bearers(
+        &self,
+        since: u64,
+        known: &HashSet<u32>,
+        wanted: impl Fn(&Cookie) -> bool,
+    ) -> Vec<(Stat, Cookie)> {
         let me = std::process::id();
         let user = os::user(me);
         self.table
             .iter()
             .filter(|stat| stat.pid != me && stat.is_alive() && stat.start >= since)
+            .filter(|stat| !known.contains(&stat.pid))
             .filter_map(|stat| {
                 let cookie = Cookie::of(stat.pid).filter(|cookie| wanted(cookie))?;
                 (os::user(stat.pid) == user).then_some((*stat, cookie))

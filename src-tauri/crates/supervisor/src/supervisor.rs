@@ -278,7 +278,8 @@ impl Inner {
             self.lock().trees.values().map(|entry| Arc::clone(&entry.shared)).collect();
         let mut members: Vec<Stat> =
             trees.iter().flat_map(|shared| shared.find_in(census, false)).collect();
-        let bearers = census.bearers(self.owner.start, |cookie| self.is_ours(cookie));
+        let known = members.iter().map(|stat| stat.pid).collect();
+        let bearers = census.bearers(self.owner.start, &known, |cookie| self.is_ours(cookie));
         members.extend(bearers.into_iter().map(|(stat, _)| stat));
         let wardens: HashSet<ProcessId> = trees.iter().filter_map(|shared| shared.warden).collect();
         if wardens_too {

@@ -5,7 +5,10 @@ use crate::{
     census::Census,
     os::{self, Stat},
 };
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// How much of a command line a report keeps, in bytes.
@@ -82,7 +85,7 @@ fn orphans(census: &Census) -> Vec<Stat> {
         .map(|stat| (stat.pid, stat.start))
         .collect();
     let is_alive = |owner: ProcessId| alive.get(&owner.pid) == Some(&owner.start);
-    let bearers = census.bearers(0, |_| true);
+    let bearers = census.bearers(0, &HashSet::new(), |_| true);
     let (owned, orphaned): (Vec<_>, Vec<_>) =
         bearers.into_iter().partition(|(_, cookie)| is_alive(cookie.owner));
     let orphaned: Vec<Stat> = orphaned

@@ -6,7 +6,7 @@ use crate::{
     os::{self, Stat},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     time::{Duration, Instant},
 };
 
@@ -65,7 +65,7 @@ impl Table {
         let census = Census::read();
         let me = std::process::id();
         let cookies: HashMap<u32, Cookie> = census
-            .bearers(0, |_| true)
+            .bearers(0, &HashSet::new(), |_| true)
             .into_iter()
             .map(|(stat, cookie)| (stat.pid, cookie))
             .collect();

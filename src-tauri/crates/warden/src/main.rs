@@ -28,6 +28,7 @@ fn main() -> std::process::ExitCode {
         );
         return ExitCode::from(64);
     };
+    start::close_inherited();
     let (mut control, input) = match control::Control::from_standard_input() {
         Ok(both) => both,
         Err(error) => {

@@ -176,12 +176,16 @@ impl Shared {
         if let Some(warden) = self.warden.filter(|warden| census.find(*warden).is_some()) {
             members.extend(below(&census.table, [warden.pid]));
         }
-        if bearers {
-            let ours = census.bearers(self.leader.start, |cookie| *cookie == self.cookie);
-            members.extend(ours.into_iter().map(|(stat, _)| stat));
-        }
         let spared: Vec<u32> = self.warden.iter().map(|warden| warden.pid).collect();
-        let found = census.closure(members, &spared);
+        let mut found = census.closure(members, &spared);
+        if bearers {
+            let known = found.iter().map(|stat| stat.pid).chain(spared.iter().copied()).collect();
+            let ours = census.bearers(self.leader.start, &known, |cookie| *cookie == self.cookie);
+            if !ours.is_empty() {
+                found.extend(ours.into_iter().map(|(stat, _)| stat));
+                found = census.closure(found, &spared);
+            }
+        }
         snapshot.renew(&found);
         found
     }

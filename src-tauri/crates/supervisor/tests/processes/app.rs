@@ -4,8 +4,8 @@
 use crate::world::{LIMIT, script, soon, warden};
 use gantry_supervisor::{Cause, Child, ProcessId, Scope, Supervisor};
 use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Command, Stdio},
+    io::{BufRead, BufReader, Lines, Write},
+    process::{ChildStdout, Command, Stdio},
 };
 use tokio::io::AsyncReadExt;
 
@@ -15,6 +15,8 @@ const CYCLES: &str = "GANTRY_TEST_CYCLES";
 /// Another instance, with one tree for each script.
 pub struct App {
     child: std::process::Child,
+    /// Kept open: the test framework in there writes to it.
+    _output: Lines<BufReader<ChildStdout>>,
     pub id: ProcessId,
     pub wardens: Vec<ProcessId>,
 }
@@ -38,7 +40,7 @@ impl App {
             if let Some((_, pid)) = line.split_once("WARDEN ") {
                 wardens.push(ProcessId::of(pid.parse().expect("a pid")).expect("a warden"));
             } else if line.contains("READY") {
-                return Self { child, id, wardens };
+                return Self { child, _output: lines, id, wardens };
             }
         }
     }
@@ -106,7 +108,7 @@ async fn instance() {
         // A plain thread: the runtime's own reader of standard input cannot be left.
         let input = scope.spawn_blocking("input", || std::io::stdin().lines().for_each(drop));
         input.join().await;
-        supervisor.stop_all(Cause::Quit, soon(LIMIT)).await;
+        supervisor.stop_all(Cause::Quit, soon(LIMIT / 10)).await;
     } else {
         let cycles: usize =
             std::env::var(CYCLES).expect("run by other tests only").parse().expect("a number");

@@ -52,7 +52,7 @@ async fn the_app_is_killed() {
 async fn the_warden_is_killed() {
     let world = World::new();
     for text in stubborn(&world.mark) {
-        let child = world.start(&text, 1).await;
+        let child = world.start(&text, text.matches("sleep").count()).await;
         // Seen once, as the supervisor's own look does it within moments.
         child.tree.members();
         crate::stop::signal(child.tree.warden().expect("a warden").pid, "KILL");
@@ -67,7 +67,7 @@ async fn the_warden_is_killed() {
 async fn the_warden_of_a_daemon_without_environment_is_killed() {
     let world = World::new();
     let text = "(env -i setsid sh -c \"trap '' TERM; sleep MARK; :\" &); sleep MARK; :";
-    let child = world.start(text, 4).await;
+    let child = world.start(text, 2).await;
     // The supervisor has looked at it by itself.
     assert!(until(LIMIT, || child.tree.members().len() == 4).await);
     crate::stop::signal(child.tree.warden().expect("a warden").pid, "KILL");

@@ -39,7 +39,7 @@ fn memory(pid: u32) -> (u64, u64) {
 async fn a_warden_is_light_and_a_polite_stop_is_fast() {
     let (with, without) = (World::new(), World::without_wardens());
     let ((start, stop), (bare_start, bare_stop)) = (times(&with).await, times(&without).await);
-    let child = with.start("cat; : MARK", 1).await;
+    let child = with.start("cat; : MARK", 0).await;
     let (pss, private) = memory(child.tree.warden().expect("a warden").pid);
     child.tree.stop(Cause::Unused, soon(LIMIT)).await;
     println!(

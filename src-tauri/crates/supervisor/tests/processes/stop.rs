@@ -7,11 +7,12 @@ use tokio::io::AsyncWriteExt;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Starts, waits for `count` marked processes, stops within `span`, checks the cleanness.
+/// Starts, waits for `count` sleepers, stops within `span`, checks the cleanness.
 async fn case(world: World, text: &str, count: usize, span: Duration) -> Ended {
     let child = world.start(text, count).await;
     let ended = child.tree.stop(Cause::Stopped, soon(span)).await;
-    assert!(ended.took <= span + Duration::from_millis(500), "{ended:?}");
+    // The machine that runs the tests may be busy with others.
+    assert!(ended.took <= span + SECOND, "{ended:?}");
     assert!(ended.processes >= count, "{ended:?}");
     assert_reaped(&child.tree).await;
     world.finish().await;
@@ -21,7 +22,7 @@ async fn case(world: World, text: &str, count: usize, span: Duration) -> Ended {
 #[tokio::test(flavor = "multi_thread")]
 async fn polite_ends_on_end_of_input() {
     let world = World::new();
-    let mut child = world.start("cat; : MARK", 1).await;
+    let mut child = world.start("cat; : MARK", 0).await;
     echo(&mut child).await;
     let ended = child.tree.stop(Cause::Stopped, soon(LIMIT)).await;
     assert_eq!((&ended.how, ended.forced), (&How::Exited, 0));
@@ -33,26 +34,26 @@ async fn polite_ends_on_end_of_input() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polite_without_a_warden() {
-    let ended = case(World::without_wardens(), "cat; : MARK", 1, LIMIT).await;
+    let ended = case(World::without_wardens(), "cat; : MARK", 0, LIMIT).await;
     assert_eq!(ended.how, How::Exited);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ignoring_end_of_input_gets_term() {
-    let ended = case(World::new(), "sleep MARK; :", 2, 4 * SECOND).await;
+    let ended = case(World::new(), "sleep MARK; :", 1, 4 * SECOND).await;
     assert_eq!((ended.how, ended.forced), (How::Terminated, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ignoring_term_gets_kill() {
-    let ended = case(World::new(), "trap '' TERM; sleep MARK; :", 2, 2 * SECOND).await;
+    let ended = case(World::new(), "trap '' TERM; sleep MARK; :", 1, 2 * SECOND).await;
     assert_eq!((ended.how, ended.forced), (How::Killed, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ignoring_term_gets_kill_without_a_warden() {
     let world = World::without_wardens();
-    let ended = case(world, "trap '' TERM; sleep MARK; :", 2, 2 * SECOND).await;
+    let ended = case(world, "trap '' TERM; sleep MARK; :", 1, 2 * SECOND).await;
     assert_eq!((ended.how, ended.forced), (How::Killed, 2));
 }
 
@@ -60,7 +61,7 @@ async fn ignoring_term_gets_kill_without_a_warden() {
 async fn a_child_in_a_session_of_its_own() {
     let text = "trap '' TERM; setsid sleep MARK & cat";
     for world in [World::new(), World::without_wardens()] {
-        let ended = case(world, text, 2, 2 * SECOND).await;
+        let ended = case(world, text, 1, 2 * SECOND).await;
         assert_eq!(ended.how, How::Killed);
     }
 }
@@ -68,7 +69,7 @@ async fn a_child_in_a_session_of_its_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_double_forked_daemon() {
     for world in [World::new(), World::without_wardens()] {
-        let ended = case(world, "(setsid sleep MARK &) ; cat", 2, 4 * SECOND).await;
+        let ended = case(world, "(setsid sleep MARK &) ; cat", 1, 4 * SECOND).await;
         assert_eq!((ended.how, ended.forced), (How::Terminated, 0));
     }
 }
@@ -76,19 +77,19 @@ async fn a_double_forked_daemon() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_cleared_its_environment() {
     let text = "(env -i setsid sh -c \"trap '' TERM; sleep MARK; :\" &) ; cat";
-    let ended = case(World::new(), text, 3, 2 * SECOND).await;
+    let ended = case(World::new(), text, 1, 2 * SECOND).await;
     assert_eq!((ended.how, ended.forced), (How::Killed, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_tree_reacts_to_term() {
-    let text = "trap 'exit 7' TERM; sleep MARK & kill -STOP $!; kill -STOP $$; wait";
     let world = World::new();
-    let child = world.start(text, 2).await;
-    let program = child.tree.program();
-    let state =
-        || std::fs::read_to_string(format!("/proc/{}/stat", program.pid)).unwrap_or_default();
-    assert!(until(LIMIT, || state().contains(") T ")).await, "{}", state());
+    let child = world.start("trap 'exit 7' TERM; sleep MARK & wait", 1).await;
+    for id in child.tree.members() {
+        signal(id.pid, "STOP");
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", id.pid)).unwrap_or_default();
+        assert!(until(LIMIT, || stat().contains(") T ")).await, "{}", stat());
+    }
     let ended = child.tree.stop(Cause::Stopped, soon(4 * SECOND)).await;
     assert_eq!((ended.how, ended.forced), (How::Terminated, 0));
     assert_eq!(child.tree.exited().await, Exit::Code(7));
@@ -98,7 +99,7 @@ async fn a_stopped_tree_reacts_to_term() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_warden_does_not_help() {
     let world = World::new();
-    let child = world.start("trap '' TERM; sleep MARK; :", 2).await;
+    let child = world.start("trap '' TERM; sleep MARK; :", 1).await;
     let warden = child.tree.warden().expect("a warden");
     signal(warden.pid, "STOP");
     let ended = child.tree.stop(Cause::Stopped, soon(2 * SECOND)).await;
@@ -112,7 +113,7 @@ async fn a_fork_bomb_of_two_hundred() {
     let text =
         format!("trap '' TERM; i=0; while [ $i -lt 100 ]; do {one} & i=$((i+1)); done; wait");
     for world in [World::new(), World::without_wardens()] {
-        let ended = case(world, &text, 201, 3 * SECOND).await;
+        let ended = case(world, &text, 100, 3 * SECOND).await;
         assert_eq!(ended.how, How::Killed);
         assert!(ended.forced >= 201, "{ended:?}");
     }
@@ -137,7 +138,7 @@ async fn siblings_that_re_spawn_each_other() {
             "sh {0} MARK 999999999 & sh {0} MARK 999999999 & exec sleep MARK",
             file.display()
         );
-        let ended = case(world, &text, 3, 2 * SECOND).await;
+        let ended = case(world, &text, 1, 2 * SECOND).await;
         assert_eq!(ended.how, How::Killed);
     }
 }
@@ -165,7 +166,7 @@ async fn the_leader_died_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_program_leaves_gets_kill_after_its_grace() {
     for world in [World::new(), World::without_wardens()] {
-        let child = world.start("(trap '' TERM; sleep MARK; :) & exec sleep 0.2", 2).await;
+        let child = world.start("(trap '' TERM; sleep MARK; :) & exec sleep 0.2", 1).await;
         child.tree.exited().await;
         assert!(until(LIMIT, || world.marked().is_empty()).await);
         assert!(until(LIMIT, || world.supervisor.trees().is_empty()).await);
@@ -185,7 +186,7 @@ async fn stuck(mut stdin: Stdin) -> std::io::ErrorKind {
 #[tokio::test(flavor = "multi_thread")]
 async fn our_writer_is_blocked_on_a_full_pipe() {
     let world = World::new();
-    let child = world.start("sleep MARK; :", 2).await;
+    let child = world.start("sleep MARK; :", 1).await;
     let (tree, writer) = (child.tree, world.scope.spawn("writer", stuck(child.stdin)));
     let ended = tree.stop(Cause::Stopped, soon(2 * SECOND)).await;
     assert_eq!(ended.how, How::Terminated);
@@ -197,7 +198,7 @@ async fn our_writer_is_blocked_on_a_full_pipe() {
 async fn a_program_that_is_stuck_writing_to_a_full_pipe() {
     let world = World::new();
     // Nobody reads its output; its error stream is flooded too.
-    let child = world.start("yes MARK >&2 & yes MARK; :", 2).await;
+    let child = world.start("yes MARK >&2 & yes MARK; :", 0).await;
     assert!(until(LIMIT, || child.stderr.seen() > 1000).await);
     let ended = child.tree.stop(Cause::Stopped, soon(2 * SECOND)).await;
     assert!(!matches!(ended.how, How::Left(_)), "{ended:?}");
@@ -209,7 +210,7 @@ async fn a_program_that_is_stuck_writing_to_a_full_pipe() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_stops_are_one_and_the_earlier_deadline_holds() {
     let world = World::new();
-    let child = world.start("trap '' TERM; sleep MARK; :", 2).await;
+    let child = world.start("trap '' TERM; sleep MARK; :", 1).await;
     let began = Instant::now();
     let (first, second, third) = tokio::join!(
         child.tree.stop(Cause::Stopped, soon(30 * SECOND)),
@@ -228,7 +229,7 @@ async fn concurrent_stops_are_one_and_the_earlier_deadline_holds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_that_is_over_kills_at_once() {
     let world = World::new();
-    let child = world.start("trap '' TERM; sleep MARK; :", 2).await;
+    let child = world.start("trap '' TERM; sleep MARK; :", 1).await;
     let ended = child.tree.stop(Cause::Quit, soon(Duration::ZERO)).await;
     assert!(ended.took < SECOND, "{ended:?}");
     assert!(until(LIMIT, || world.marked().is_empty()).await);
@@ -239,7 +240,7 @@ async fn a_deadline_that_is_over_kills_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_gives_up_does_not_end_the_stop() {
     let world = World::new();
-    let child = world.start("sleep MARK; :", 2).await;
+    let child = world.start("sleep MARK; :", 1).await;
     let stop = child.tree.stop(Cause::Stopped, soon(2 * SECOND));
     tokio::time::timeout(Duration::from_millis(1), stop).await.expect_err("not so fast");
     assert!(until(LIMIT, || world.marked().is_empty()).await);
@@ -250,7 +251,7 @@ async fn a_caller_that_gives_up_does_not_end_the_stop() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_the_last_handle_ends_the_tree() {
     for world in [World::new(), World::without_wardens()] {
-        let child = world.start("(trap '' TERM; setsid sleep MARK; :) & sleep MARK; :", 4).await;
+        let child = world.start("(trap '' TERM; setsid sleep MARK; :) & sleep MARK; :", 2).await;
         let second = child.tree.clone();
         drop(child);
         assert!(second.members().len() >= 4);
@@ -264,7 +265,7 @@ async fn dropping_the_last_handle_ends_the_tree() {
 #[tokio::test(flavor = "multi_thread")]
 async fn closing_the_scope_ends_the_trees() {
     for world in [World::new(), World::without_wardens()] {
-        let child = world.start("trap '' TERM; sleep MARK; :", 2).await;
+        let child = world.start("trap '' TERM; sleep MARK; :", 1).await;
         assert_eq!(world.scope.close(soon(LIMIT)).await, Vec::<String>::new());
         world.assert_clean();
         assert_reaped(&child.tree).await;
@@ -279,8 +280,8 @@ async fn stop_all_stops_all_at_once() {
     let world = World::new();
     let mut children = Vec::new();
     for _ in 0..4 {
-        children.push(world.start("trap '' TERM; sleep MARK; :", 2).await);
-        children.push(world.start("cat; : MARK", 1).await);
+        children.push(world.start("trap '' TERM; sleep MARK; :", children.len() / 2 + 1).await);
+        children.push(world.start("cat; : MARK", 0).await);
     }
     let began = Instant::now();
     let ended = world.supervisor.stop_all(Cause::Quit, soon(2 * SECOND)).await;
@@ -319,11 +320,11 @@ async fn no_launch_escapes_a_stop_of_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_now_needs_no_runtime() {
-    for world in [World::new(), World::without_wardens()] {
-        let text =
-            "(env -i setsid sh -c \"trap '' TERM; sleep MARK; :\" &); trap '' TERM; sleep MARK; :";
-        let _child = world.start(text, 4).await;
-        assert!(_child.tree.members().len() >= 4);
+    // Without a warden nothing links a daemon with a cleared environment to us.
+    let daemon = "(env -i setsid sh -c \"trap '' TERM; sleep MARK; :\" &)";
+    for (world, daemon, sleepers) in [(World::new(), daemon, 2), (World::without_wardens(), ":", 1)]
+    {
+        let _child = world.start(&format!("{daemon}; trap '' TERM; sleep MARK; :"), sleepers).await;
         let supervisor = world.supervisor.clone();
         let left = std::thread::spawn(move || supervisor.kill_now(2 * SECOND)).join();
         assert_eq!(left.expect("no panic"), []);

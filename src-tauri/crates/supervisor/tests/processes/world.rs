@@ -112,14 +112,22 @@ impl World {
         Self { supervisor: Supervisor::new(scope.clone(), warden), scope, mark, bystanders }
     }
 
-    /// Starts a script in which `MARK` stands for the mark, and waits for `count` of its
-    /// processes to carry it.
-    pub async fn start(&self, text: &str, count: usize) -> Child {
+    /// Starts a script in which `MARK` stands for the mark, and waits until `sleepers` of
+    /// its `sleep MARK` run: whatever the script says before those is done then.
+    pub async fn start(&self, text: &str, sleepers: usize) -> Child {
         let text = text.replace("MARK", &self.mark);
         let child = self.supervisor.launch(script(&text)).await.expect("starts");
-        let all = until(LIMIT, || self.marked().len() >= count).await;
-        assert!(all, "{} of {count} processes: {:?}", self.marked().len(), child.stderr.lines(10));
+        let all = until(LIMIT, || self.sleepers() >= sleepers).await;
+        assert!(all, "{} of {sleepers}: {:?}", self.sleepers(), child.stderr.lines(10));
         child
+    }
+
+    fn sleepers(&self) -> usize {
+        let line = format!("sleep\0{}\0", self.mark);
+        let sleeps = |id: &ProcessId| {
+            std::fs::read(format!("/proc/{}/cmdline", id.pid)).is_ok_and(|it| it == line.as_bytes())
+        };
+        self.marked().iter().filter(|id| sleeps(id)).count()
     }
 
     /// Our marked processes.
