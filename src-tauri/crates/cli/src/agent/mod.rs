@@ -14,13 +14,12 @@ mod session;
 mod speaker;
 mod tools;
 mod upstream;
-pub(crate) mod wire;
+mod wire;
 
 use agent_client_protocol::Lines;
-use gantry_supervisor::{Cause, Deadline, Scope, Supervisor};
+use gantry_supervisor::{Cause, Deadline, Scope, Supervisor, warden_beside_us};
 use session::Sessions;
 use std::{
-    path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -49,7 +48,7 @@ pub async fn run() -> u8 {
         }
     };
     let scope = Scope::root("agent");
-    let supervisor = Supervisor::new(scope.child("processes"), warden());
+    let supervisor = Supervisor::new(scope.child("processes"), warden_beside_us());
     let sessions = Sessions::new(scope.child("sessions"), supervisor.clone(), model);
 
     let transport = Lines::new(wire::sink(stdio.output), wire::stream(stdio.input));
@@ -71,7 +70,8 @@ pub async fn run() -> u8 {
     for (tree, ended) in supervisor.stop_all(Cause::Quit, deadline).await {
         tracing::debug!(tree = tree.id(), how = ?ended.how, "ended");
     }
-    let left = supervisor.survivors();
+    let census = scope.spawn_blocking("census", move || supervisor.survivors());
+    let left = census.join().await.unwrap_or_default();
     if !left.is_empty() {
         wire::tell(&format!("gantry: agent: {} processes were not ended: {left:?}", left.len()));
         code = 1;
@@ -83,13 +83,6 @@ pub async fn run() -> u8 {
     // What was said last must arrive, unless the client reads no more.
     let _ = deadline.bound(stdio.written).await;
     code
-}
-
-/// `gantry-warden`, which is shipped beside this program.
-fn warden() -> Option<PathBuf> {
-    let name = format!("gantry-warden{}", std::env::consts::EXE_SUFFIX);
-    let path = std::env::current_exe().ok()?.with_file_name(name);
-    path.is_file().then_some(path)
 }
 
 /// Resolves at the first signal that asks for the end.

@@ -15,21 +15,21 @@ const LONGEST: u64 = 64 << 20;
 const WAITING: usize = 64;
 
 /// The program's own standard streams, a message a line.
-pub(crate) struct Stdio {
+pub(super) struct Stdio {
     /// Lines without their ends, empty ones left out. Ends with the input.
-    pub(crate) input: mpsc::Receiver<io::Result<String>>,
+    pub(super) input: mpsc::Receiver<io::Result<String>>,
     /// Lines without their ends. Fails when nobody can be told any more.
-    pub(crate) output: mpsc::Sender<String>,
+    pub(super) output: mpsc::Sender<String>,
     /// Resolves when everything that was put into `output` is written, after
     /// the last `output` is dropped.
-    pub(crate) written: oneshot::Receiver<()>,
+    pub(super) written: oneshot::Receiver<()>,
 }
 
 /// Starts the threads.
 ///
 /// # Errors
 /// When the system gives us no thread.
-pub(crate) fn stdio() -> io::Result<Stdio> {
+pub(super) fn stdio() -> io::Result<Stdio> {
     let (said, input) = mpsc::channel(WAITING);
     std::thread::Builder::new().name("gantry-stdin".into()).spawn(move || {
         read_lines(io::stdin().lock(), |line| said.blocking_send(line).is_ok());
@@ -52,21 +52,21 @@ pub(crate) fn stdio() -> io::Result<Stdio> {
 }
 
 /// A queue of lines as a sink.
-pub(crate) fn sink(
+pub(super) fn sink(
     output: mpsc::Sender<String>,
 ) -> impl Sink<String, Error = io::Error> + Send + 'static {
     PollSender::new(output).sink_map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
 /// A queue of lines as a stream.
-pub(crate) fn stream<T: Send + 'static>(
+pub(super) fn stream<T: Send + 'static>(
     mut input: mpsc::Receiver<T>,
 ) -> impl Stream<Item = T> + Send + 'static {
     futures::stream::poll_fn(move |context| input.poll_recv(context))
 }
 
 /// A line on standard error. One that is closed must not break anything.
-pub(crate) fn tell(line: &str) {
+pub(super) fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 

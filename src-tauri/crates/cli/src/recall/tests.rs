@@ -1,4 +1,7 @@
-use super::{server::Recall, transport::Messages};
+use super::{End, server::Recall};
+use crate::mcp::shutdown::Step;
+use bytes::Bytes;
+use gantry_mcp::LineReader;
 use gantry_store::{ProjectRow, Reader, SessionRow, Store, TurnRow, UpdateRow};
 use gantry_supervisor::{Deadline, Scope};
 use rmcp::{
@@ -8,8 +11,11 @@ use rmcp::{
     transport::async_rw::AsyncRwTransport,
 };
 use serde_json::{Value, json};
-use std::{path::Path, time::Duration};
-use tokio::sync::mpsc;
+use std::{path::Path, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWriteExt},
+    sync::watch,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -196,34 +202,49 @@ async fn what_was_said_is_found_and_read() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no journal is left");
 }
 
-/// Serves over lines as the program does; returns what it said and its code.
-async fn session(lines: &[&str], signal: bool) -> (Vec<Value>, u8) {
+/// What a program said on standard output and standard error, and its code.
+struct Said {
+    answers: Vec<Value>,
+    lines: Vec<String>,
+    code: u8,
+}
+
+/// Serves these lines as the program does. With `signal`, the input stays open and a
+/// signal comes when everything is answered.
+async fn session(lines: &[&str], answers: usize, signal: bool) -> Said {
     let dir = tempfile::tempdir().unwrap();
-    let scope = Scope::root("test");
-    let recall = Recall::new(Reader::new(dir.path().join("gantry.db")), scope.child("reads"));
-    let (put, input) = mpsc::channel(16);
-    let (output, mut said) = mpsc::channel(16);
-    let (messages, ended) = Messages::new(input, output);
+    let (mut client, input) = tokio::io::duplex(1 << 16);
     for line in lines {
-        put.send(Ok((*line).to_owned())).await.unwrap();
+        client.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
-    let keep = signal.then(|| put.clone());
-    drop(put);
-    let asked = async {
-        if !signal {
-            std::future::pending::<()>().await;
-        }
-        "test"
+    let client = signal.then_some(client);
+    let (put, said) = watch::channel(Vec::new());
+    let put = Arc::new(put);
+    let (log, told) = watch::channel(Vec::new());
+    let mut seen = said.clone();
+    let end = End {
+        signal: Box::pin(async move {
+            if !signal {
+                std::future::pending::<()>().await;
+            }
+            seen.wait_for(|said: &Vec<Value>| said.len() >= answers).await.unwrap();
+            "test"
+        }),
+        gone: Box::pin(std::future::pending()),
+        flush: Step::new("output", |_| async { Ok(()) }),
+        say: Arc::new(move |line| log.send_modify(|log: &mut Vec<String>| log.push(line.into()))),
     };
-    let code = super::serve(recall, messages, ended, asked);
-    let code = Deadline::after(PATIENCE).bound(code).await.expect("it ends");
-    drop(keep);
-    scope.close(Deadline::after(PATIENCE)).await;
-    let mut lines = Vec::new();
-    while let Some(line) = said.recv().await {
-        lines.push(serde_json::from_str(&line).unwrap());
-    }
-    (lines, code)
+    let send = move |line: Bytes| {
+        put.send_modify(|said| said.push(serde_json::from_slice(&line).unwrap()));
+        Ok(())
+    };
+    let input = LineReader::new(Box::new(input) as Box<dyn AsyncRead + Send + Unpin>, 1 << 20);
+    let reader = Reader::new(dir.path().join("gantry.db"));
+    let serving = Box::pin(super::serve(reader, input, Arc::new(send), end));
+    let code = Deadline::after(PATIENCE).bound(serving).await.expect("it ends");
+    drop(client);
+    let (answers, lines) = (said.borrow().clone(), told.borrow().clone());
+    Said { answers, lines, code }
 }
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
@@ -233,34 +254,42 @@ const STATUS: &str =
 
 #[tokio::test]
 async fn input_that_ends_is_a_clean_end_and_answers_still_come() {
-    let (said, code) = session(&[INITIALIZE, INITIALIZED, STATUS], false).await;
-    assert_eq!(code, 0);
-    assert_eq!(said[0]["result"]["serverInfo"]["name"], "gantry-recall");
-    assert_eq!(said[1]["id"], 2);
-    assert_eq!(said[1]["result"]["structuredContent"]["sessions"], 0);
-    assert_eq!(said.len(), 2);
+    let said = session(&[INITIALIZE, INITIALIZED, STATUS], 2, false).await;
+    assert_eq!(said.code, 0);
+    assert_eq!(said.answers[0]["result"]["serverInfo"]["name"], "gantry-recall");
+    assert_eq!(said.answers[1]["id"], 2);
+    assert_eq!(said.answers[1]["result"]["structuredContent"]["sessions"], 0);
+    assert_eq!(said.answers.len(), 2);
+    assert_eq!(said.lines, ["Shutting down (stdin closed)..."]);
 }
 
 #[tokio::test]
 async fn input_that_ended_before_it_began_is_a_clean_end() {
-    let (said, code) = session(&[], false).await;
-    assert_eq!((said.len(), code), (0, 0));
-    let (_, code) = session(&[INITIALIZE], false).await;
-    assert_eq!(code, 0);
+    let said = session(&[], 0, false).await;
+    assert_eq!((said.answers.len(), said.code), (0, 0));
+    assert_eq!(said.lines, ["Shutting down (stdin closed)..."]);
+    assert_eq!(session(&[INITIALIZE], 1, false).await.code, 0);
 }
 
 #[tokio::test]
 async fn a_signal_is_a_clean_end() {
-    let (_, code) = session(&[INITIALIZE, INITIALIZED], true).await;
-    assert_eq!(code, 0);
+    let said = session(&[INITIALIZE, INITIALIZED, STATUS], 2, true).await;
+    assert_eq!(said.code, 0);
+    assert_eq!(said.lines, ["Shutting down (signal)..."]);
+    let early = session(&[], 0, true).await;
+    assert_eq!((early.code, early.answers.len()), (0, 0));
 }
 
 #[tokio::test]
 async fn what_is_no_message_is_refused_and_does_no_harm() {
     let lines = [INITIALIZE, INITIALIZED, "nonsense {", r#"{"id":9,"method":5}"#, "{}", STATUS];
-    let (said, code) = session(&lines, false).await;
-    assert_eq!(code, 0);
-    assert!(said.iter().any(|m| m["error"]["code"] == -32700 && m["id"].is_null()), "{said:?}");
-    assert!(said.iter().any(|m| m["error"]["code"] == -32600 && m["id"] == 9), "{said:?}");
-    assert!(said.iter().any(|m| m["id"] == 2 && m["result"].is_object()), "{said:?}");
+    let said = session(&lines, 4, false).await;
+    assert_eq!(said.code, 0);
+    let answers = &said.answers;
+    assert!(
+        answers.iter().any(|m| m["error"]["code"] == -32700 && m["id"].is_null()),
+        "{answers:?}"
+    );
+    assert!(answers.iter().any(|m| m["error"]["code"] == -32600 && m["id"] == 9), "{answers:?}");
+    assert!(answers.iter().any(|m| m["id"] == 2 && m["result"].is_object()), "{answers:?}");
 }
