@@ -27,6 +27,9 @@ const HEAD_TIME: Duration = Duration::from_secs(120);
 const HEAD_LIMIT: usize = 64 * 1024;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
+/// How long what was said at the end may take to be written: less than the
+/// shutdown waits for its tasks.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 /// A pause when no connection can be accepted (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -154,8 +157,12 @@ async fn connection(stream: TcpStream, router: Router, mut phase: watch::Receive
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
-        ended = connection => note(ended),
+        ended = connection.as_mut() => return note(ended),
         () = after(&mut phase, Phase::Ask) => {}
+    }
+    // The streams have ended by now; their last words may still be on the way.
+    if let Ok(ended) = tokio::time::timeout(LAST_WORDS, connection).await {
+        note(ended);
     }
 }
 
