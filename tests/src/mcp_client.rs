@@ -36,7 +36,7 @@ struct Http {
     client: reqwest::Client,
     url: String,
     headers: Vec<(String, String)>,
-    session: Option<String>,
+    session: Arc<Mutex<Option<String>>>,
 }
 
 type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
@@ -55,7 +55,7 @@ impl McpClient {
     pub async fn http(url: &str, headers: &[(String, String)]) -> Result<Self> {
         let client = crate::api::http_client();
         let (url, headers) = (url.to_owned(), headers.to_vec());
-        Self::over(Transport::Http(Http { client, url, headers, session: None })).await
+        Self::over(Transport::Http(Http { client, url, headers, session: Arc::default() })).await
     }
 
     /// Speaks over the pipes of a stdio server, and initialises. Lines that are
@@ -109,26 +109,61 @@ impl McpClient {
     }
 
     async fn initialize(mut self) -> Result<Self> {
+        self.initialized = self.shake_hands().await?;
+        Ok(self)
+    }
+
+    async fn shake_hands(&self) -> Result<Value> {
         let params = json!({
             "protocolVersion": REVISION,
             "capabilities": {},
             "clientInfo": { "name": "gantry-tests", "version": "0" },
         });
-        let (answer, session) = self.send("initialize", params).await?;
-        if let Transport::Http(http) = &mut self.transport {
-            http.session = session;
+        if let Transport::Http(http) = &self.transport {
+            lock(&http.session).take();
         }
-        self.initialized = result(answer).context("initialize")?;
+        let (answer, session) = self.send("initialize", params).await?;
+        if let Transport::Http(http) = &self.transport {
+            *lock(&http.session) = session;
+        }
+        let result = result(answer).context("initialize")?;
         self.notify("notifications/initialized", json!({})).await?;
-        Ok(self)
+        Ok(result)
     }
 
-    /// Sends a request and returns the whole answer, `result` or `error`.
+    /// Sends a request and returns the whole answer, `result` or `error`. When
+    /// the server does not know the session (404), it opens a new one and asks
+    /// again, as the specification wants it.
     ///
     /// # Errors
     /// When the transport fails or ends.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
-        Ok(self.send(method, params).await?.0)
+        match self.send(method, params.clone()).await {
+            Err(why) if why.is::<UnknownSession>() => {
+                self.shake_hands().await?;
+                Ok(self.send(method, params).await?.0)
+            }
+            other => Ok(other?.0),
+        }
+    }
+
+    /// Opens the stream on which the server speaks by itself (HTTP only; over
+    /// stdio it always does), and hands each message to `heard`.
+    ///
+    /// # Errors
+    /// When the server does not offer one.
+    pub async fn listen(&self, heard: impl Fn(&Value) + Send + 'static) -> Result<()> {
+        let Transport::Http(http) = &self.transport else { return Ok(()) };
+        let request = http.client.get(&http.url).header("accept", "text/event-stream");
+        let response = http.with_headers(request).send().await?.error_for_status()?;
+        let mut stream = crate::Progress::new(response);
+        tokio::spawn(async move {
+            while let Some(event) = stream.next().await {
+                heard(&event.data);
+                stream.seen.clear();
+            }
+        });
+        Ok(())
     }
 
     /// Sends a notification.
@@ -206,22 +241,38 @@ impl McpClient {
     }
 }
 
+/// The server answered 404: it does not know the session any more.
+#[derive(Debug)]
+struct UnknownSession;
+
+impl std::fmt::Display for UnknownSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the server does not know the session any more")
+    }
+}
+
+impl std::error::Error for UnknownSession {}
+
 impl Http {
-    async fn post(&self, message: &Value) -> Result<reqwest::Response> {
-        let mut request = self
-            .client
-            .post(&self.url)
-            .header("accept", "application/json, text/event-stream")
-            .header("mcp-protocol-version", REVISION)
-            .json(message);
+    fn with_headers(&self, mut request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        request = request.header("mcp-protocol-version", REVISION);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        if let Some(session) = &self.session {
-            request = request.header("mcp-session-id", session);
+        match &*lock(&self.session) {
+            Some(session) => request.header("mcp-session-id", session),
+            None => request,
         }
-        let response = request.send().await?;
+    }
+
+    async fn post(&self, message: &Value) -> Result<reqwest::Response> {
+        let request = self.client.post(&self.url).json(message);
+        let request = request.header("accept", "application/json, text/event-stream");
+        let response = self.with_headers(request).send().await?;
         let status = response.status();
+        if status == reqwest::StatusCode::NOT_FOUND && lock(&self.session).is_some() {
+            return Err(UnknownSession.into());
+        }
         if !status.is_success() {
             bail!("{} answered {status}: {}", self.url, response.text().await.unwrap_or_default());
         }

@@ -118,12 +118,19 @@ async fn a_prompt_leaves_at_its_deadline_with_the_servers_that_are_ready_and_the
     };
     assert_eq!((state("fast"), state("slow")), (json!("ready"), json!("starting")), "{answer}");
 
-    wait_until("the slow server has joined", Duration::from_secs(15), async || {
-        let seen = record::events(&agent_record, "tools");
-        let slow = seen.into_iter().find(|line| line["server"] == "slow")?;
-        Some(slow).filter(|slow| names(&slow["tools"]).contains("tool_2"))
+    // It joins: the agent hears of it, and has its tools in the same session.
+    wait_until("the agent heard that the tools changed", Duration::from_secs(15), async || {
+        let heard = record::events(&agent_record, "heard");
+        let is_it = |line: &Value| {
+            line["server"] == "slow"
+                && line["message"]["method"] == "notifications/tools/list_changed"
+        };
+        heard.iter().any(is_it).then_some(())
     })
     .await;
+    let again = json!({ "project_id": "p", "prompt": "TOOLS", "session_id": answer["session_id"] });
+    let (_, text) = instance.turn(again, Duration::from_secs(10)).await;
+    assert!(text.contains("slow: ") && text.contains("tool_2"), "{text}");
     instance.quit().await;
     stage.finish().await;
 }

@@ -83,6 +83,11 @@ impl Agent {
         }
     }
 
+    /// Where the record is, if one is kept.
+    pub fn record_path(&self) -> Option<PathBuf> {
+        self.record.clone()
+    }
+
     fn receive(self: &Arc<Self>, message: Value) {
         let Some(method) = message["method"].as_str() else {
             let waiting = lock(&self.pending).remove(&message["id"].to_string());

@@ -55,6 +55,22 @@ impl Session {
                 "tools": tools.as_ref().ok(), "error": tools.as_ref().err(),
             });
             agent.note("tools", fields);
+            if let Ok(client) = &client {
+                let record = agent.record_path();
+                let server = name.clone();
+                let heard = client.listen(move |message| {
+                    if let Some(path) = &record {
+                        record::write(
+                            path,
+                            "heard",
+                            json!({ "server": server, "message": message }),
+                        );
+                    }
+                });
+                if let Err(why) = heard.await {
+                    eprintln!("fake_agent: {name} has no stream: {why:#}");
+                }
+            }
             Arc::new(Server { name, client })
         });
         let servers = futures::future::join_all(all).await;
