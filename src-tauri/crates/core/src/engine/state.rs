@@ -83,7 +83,8 @@ mod tests {
                 }
                 if stop_asked {
                     prop_assert!(!matches!(state, EngineState::Ready | EngineState::Starting));
-                    prop_assert!(!matches!(state, EngineState::Failed { .. }));
+                    let failed = matches!(state, EngineState::Failed { .. });
+                    prop_assert!(!failed);
                 }
             }
         }

@@ -93,9 +93,17 @@ pub(super) struct State {
     /// A prompt on its way to the agent.
     pub(super) claim: Option<String>,
     /// A turn that is over for us while the agent still works at it.
-    pub(super) lingering: Option<String>,
+    pub(super) lingering: Option<Lingering>,
     /// The newest turn.
     pub(super) last: Option<String>,
+}
+
+/// A turn that the agent has not answered although it is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lingering {
+    pub(super) turn: String,
+    /// The agent has answered a newer prompt: it may never answer this one.
+    pub(super) overtaken: bool,
 }
 
 /// The stop reason of a cancelled turn.
@@ -145,9 +153,10 @@ impl State {
                 | "plan"
         );
         self.lingering
-            .as_deref()
+            .as_ref()
+            .map(|lingering| lingering.turn.as_str())
             .or_else(|| self.running())
-            .or_else(|| if is_part { self.last.as_deref() } else { None })
+            .or_else(|| self.last.as_deref().filter(|_| is_part))
     }
 
     /// As others see it, with the reason when it failed.
@@ -187,6 +196,7 @@ impl State {
             Event::Prompted(turn) if self.phase == Phase::Idle => {
                 self.claim = None;
                 self.last = Some(turn.clone());
+                self.lingering = self.lingering.filter(|lingering| !lingering.overtaken);
                 self.phase = Phase::Prompting { turn, asks: BTreeSet::new() };
             }
             Event::Asked(request) => {
@@ -210,7 +220,7 @@ impl State {
             Event::Overdue => {
                 if let Phase::Cancelling { turn } = self.phase {
                     self.phase = Phase::Idle;
-                    self.lingering = Some(turn.clone());
+                    self.lingering = Some(Lingering { turn: turn.clone(), overtaken: false });
                     effects.push(Effect::CancelAsks);
                     effects.push(end(turn, CANCELLED, None));
                 }
@@ -238,17 +248,18 @@ impl State {
     }
 
     fn replied(&mut self, turn: &str, outcome: Outcome, effects: &mut Vec<Effect>) {
-        if self.lingering.as_deref() == Some(turn) {
+        if self.lingering.as_ref().is_some_and(|lingering| lingering.turn == turn) {
             self.lingering = None;
             return;
         }
         if self.running() != Some(turn) {
             return;
         }
+        if let Some(lingering) = &mut self.lingering {
+            lingering.overtaken = true;
+        }
         let cancelling = matches!(self.phase, Phase::Cancelling { .. });
         self.phase = Phase::Idle;
-        // The agent has gone on to this turn, so it has given up the older one.
-        self.lingering = None;
         effects.push(Effect::CancelAsks);
         effects.push(match outcome {
             // Some agents answer a cancel with `end_turn`, some with an error.
@@ -340,6 +351,20 @@ mod tests {
         assert_eq!(ends(&effects), [("t1", CANCELLED)], "its late answer ends nothing");
         assert_eq!(state.turn_of("agent_message_chunk"), Some("t2"));
         assert_eq!(state.running(), Some("t2"));
+    }
+
+    #[test]
+    fn a_turn_that_was_overtaken_keeps_its_late_words_until_the_next_prompt() {
+        let mut events = prompting("t1");
+        events.extend([Event::Cancel, Event::Overdue]);
+        events.extend([Event::Claimed("t2".into()), Event::Prompted("t2".into())]);
+        events.push(Event::Replied("t2".into(), Outcome::Done("end_turn".into())));
+        let (state, _) = walk(events.clone());
+        assert_eq!(state.turn_of("agent_message_chunk"), Some("t1"));
+        events.extend([Event::Claimed("t3".into()), Event::Prompted("t3".into())]);
+        let (state, _) = walk(events);
+        assert_eq!(state.turn_of("agent_message_chunk"), Some("t3"));
+        assert!(!state.refuses_asks());
     }
 
     #[test]

@@ -1,0 +1,51 @@
+use crate::world::*;
+use gantry_core::wire::*;
+use std::time::{Duration, Instant};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_ends_the_turn_with_the_reason_and_the_next_prompt_starts_again() {
+    let world = World::new().await;
+    let session = world.create("http", vec![world.server("s", 0.0)]).await;
+    let other = world.create("http", Vec::new()).await;
+    world.turn(&session, "spawn").await;
+    world.turn(&other, "say bystanding").await;
+    let began = Instant::now();
+    let (_, ended) = world.turn(&session, "die 3").await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(ended.reason, "error");
+    let why = ended.description.unwrap();
+    assert!(why.starts_with("agent ended with exit code 3: "), "{why}");
+    assert!(why.contains("boom: the disk is full"), "{why}");
+    assert_eq!(world.texts(&session).await[1], "last words");
+    for id in [&session, &other] {
+        world.until_state(id, SessionState::Failed).await;
+        assert!(world.view(id).error.unwrap().contains("boom"));
+    }
+    world.no_survivors().await;
+
+    let (accepted, ended) = world.turn(&session, "say again").await;
+    assert_eq!(ended.reason, "end_turn");
+    assert_eq!(
+        (accepted.engine, accepted.context),
+        (EngineOutcome::Recreated, ContextOutcome::Lost)
+    );
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_killed_behind_our_back_is_noticed() {
+    let world = World::new().await;
+    let session = world.create("http,resume", Vec::new()).await;
+    let accepted = world.prompt(&session, "hang").await;
+    let acp = world.view(&session).acp_session_id.unwrap();
+    let pid = world.view(&session).engine.unwrap().pid;
+    let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+    let ended = world.ended(&session, &accepted.turn).await;
+    assert_eq!(ended.reason, "error");
+    assert!(ended.description.unwrap().starts_with("agent ended with signal 9"));
+    let (accepted, _) = world.turn(&session, "say resumed").await;
+    assert_eq!(accepted.context, ContextOutcome::Restored);
+    assert_eq!(world.got("session/resume")[0]["sessionId"], acp);
+    world.end().await;
+}

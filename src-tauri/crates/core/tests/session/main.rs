@@ -1,0 +1,11 @@
+//! Sessions and engines over the real supervisor, bridge and store, with a scripted agent.
+#![allow(clippy::disallowed_methods, reason = "tests start bystanders and tasks of their own")]
+#![cfg(target_os = "linux")]
+
+mod crash;
+mod opening;
+mod permissions;
+mod restore;
+mod stopping;
+mod turns;
+mod world;
