@@ -50,7 +50,7 @@ pub(super) async fn turn(
         Command::Call(wanted) => run(speaker, &wanted, turn).await,
         Command::Tools => {
             turn.run_until_cancelled(async {
-                speaker.say(&list(&gather(speaker).await)).await;
+                speaker.say(&list(&gather_again(speaker).await)).await;
             })
             .await
         }
@@ -63,6 +63,10 @@ pub(super) async fn turn(
             let Some(toolbox) = turn.run_until_cancelled(gather(speaker)).await else {
                 return StopReason::Cancelled;
             };
+            // For the next prompt; this one does not wait for it.
+            for upstream in speaker.session.upstreams() {
+                upstream.try_again();
+            }
             match model {
                 Some(model) => {
                     return conversation::turn(model, speaker, &toolbox, prompt, turn).await;
@@ -74,18 +78,26 @@ pub(super) async fn turn(
     if answered.is_none() { StopReason::Cancelled } else { StopReason::EndTurn }
 }
 
-/// The session's servers, after those that failed were tried again.
+/// The session's servers as they are, once each has answered or failed.
 async fn gather(speaker: &Speaker) -> Toolbox {
-    let upstreams = speaker.session.upstreams();
-    for upstream in &upstreams {
+    Toolbox::gather(&speaker.session.upstreams(), Deadline::after(SETTLE)).await
+}
+
+/// The same, after those that failed have tried again.
+async fn gather_again(speaker: &Speaker) -> Toolbox {
+    for upstream in speaker.session.upstreams() {
         upstream.try_again();
     }
-    Toolbox::gather(&upstreams, Deadline::after(SETTLE)).await
+    gather(speaker).await
 }
 
 /// `None` when it was cancelled.
 async fn run(speaker: &Speaker, wanted: &Call<'_>, turn: &CancellationToken) -> Option<()> {
-    let toolbox = turn.run_until_cancelled(gather(speaker)).await?;
+    let mut toolbox = turn.run_until_cancelled(gather(speaker)).await?;
+    // A server that failed does not delay the call of another one's tool.
+    if matches!(toolbox.find(wanted.tool), Lookup::None(_)) {
+        toolbox = turn.run_until_cancelled(gather_again(speaker)).await?;
+    }
     let (found, arguments) = match choose(&toolbox, wanted) {
         Ok(chosen) => chosen,
         Err(problem) => return turn.run_until_cancelled(speaker.say(&problem)).await,

@@ -6,14 +6,15 @@ use futures::future::join_all;
 use gantry_supervisor::{Deadline, Scope, Supervisor};
 use serde_json::Value;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
+    io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio_util::sync::CancellationToken;
 
-/// What is kept of a conversation for a later `session/load`.
-const MOST_REMEMBERED: usize = 2000;
+/// What is kept of a conversation for a later `session/load`, in bytes of JSON.
+const MOST_REMEMBERED: usize = 8 << 20;
 
 /// One conversation.
 pub(super) struct Session {
@@ -29,7 +30,9 @@ struct State {
     /// (server, tool) that the user allowed for the rest of the session.
     allowed: HashSet<(String, String)>,
     turn: Option<CancellationToken>,
-    history: Vec<SessionUpdate>,
+    /// With their sizes as JSON.
+    history: VecDeque<(usize, SessionUpdate)>,
+    remembered: usize,
     /// What a model has been told and has said, as chat completions take it.
     messages: Vec<Value>,
 }
@@ -84,15 +87,23 @@ impl Session {
 
     /// Keeps an update; beyond the limit the oldest ones go.
     pub(super) fn remember(&self, update: &SessionUpdate) {
-        let mut state = self.state();
-        if state.history.len() >= MOST_REMEMBERED {
-            state.history.drain(..MOST_REMEMBERED / 10);
+        let mut size = Size(0);
+        // Counting cannot fail, and an update that is no JSON could not be sent either.
+        if serde_json::to_writer(&mut size, update).is_err() {
+            return;
         }
-        state.history.push(update.clone());
+        let mut state = self.state();
+        state.remembered += size.0;
+        state.history.push_back((size.0, update.clone()));
+        while state.remembered > MOST_REMEMBERED
+            && let Some((size, _)) = state.history.pop_front()
+        {
+            state.remembered -= size;
+        }
     }
 
     pub(super) fn history(&self) -> Vec<SessionUpdate> {
-        self.state().history.clone()
+        self.state().history.iter().map(|(_, update)| update.clone()).collect()
     }
 
     pub(super) fn messages(&self) -> Vec<Value> {
@@ -196,4 +207,43 @@ impl Sessions {
 /// Closes them all at the same time.
 pub(super) async fn close_upstreams(upstreams: &[Upstream], deadline: Deadline) {
     join_all(upstreams.iter().map(|upstream| upstream.close(deadline))).await;
+}
+
+/// Counts what is written.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_client_protocol::v1::schema::{ContentBlock, ContentChunk};
+
+    #[test]
+    fn the_history_is_bounded_by_its_size() {
+        let id = SessionId::from("s");
+        let session = Session { id, cwd: PathBuf::new(), state: Mutex::default() };
+        for letter in ["a", "b", "c", "d"] {
+            let text = letter.repeat(MOST_REMEMBERED / 3);
+            let chunk = ContentChunk::new(ContentBlock::from(text));
+            session.remember(&SessionUpdate::AgentMessageChunk(chunk));
+        }
+        let history = serde_json::to_value(session.history()).unwrap();
+        let kept: Vec<_> = history
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|update| &update["content"]["text"].as_str().unwrap()[..1])
+            .collect();
+        assert_eq!(kept, ["c", "d"]);
+    }
 }

@@ -49,7 +49,7 @@ pub(super) struct Ready {
 #[derive(Clone)]
 pub(super) struct Upstream {
     spec: Arc<McpServer>,
-    state: watch::Receiver<State>,
+    state: Arc<watch::Sender<State>>,
     stop: Arc<watch::Sender<Option<Deadline>>>,
     retry: Arc<Notify>,
 }
@@ -62,11 +62,10 @@ impl Upstream {
         scope: &Scope,
         supervisor: Supervisor,
     ) -> Self {
-        let (state, seen) = watch::channel(State::Connecting);
         let (stop, stopped) = watch::channel(None);
         let upstream = Self {
             spec: Arc::new(spec),
-            state: seen,
+            state: Arc::new(watch::Sender::new(State::Connecting)),
             stop: Arc::new(stop),
             retry: Arc::new(Notify::new()),
         };
@@ -74,7 +73,7 @@ impl Upstream {
             spec: upstream.spec.clone(),
             cwd,
             supervisor,
-            state,
+            state: upstream.state.clone(),
             stop: stopped,
             retry: upstream.retry.clone(),
         };
@@ -101,21 +100,29 @@ impl Upstream {
 
     /// Has a failed server try again; others are left alone.
     pub(super) fn try_again(&self) {
-        if matches!(&*self.state.borrow(), State::Failed(_)) {
+        // At once, so that whoever waits from now on waits for the new attempt.
+        let failed = self.state.send_if_modified(|state| {
+            let failed = matches!(state, State::Failed(_));
+            if failed {
+                *state = State::Connecting;
+            }
+            failed
+        });
+        if failed {
             self.retry.notify_one();
         }
     }
 
     /// Waits until it is known whether the server can be used, at most until the deadline.
     pub(super) async fn settled(&self, deadline: Deadline) {
-        let mut state = self.state.clone();
+        let mut state = self.state.subscribe();
         let _ = deadline.bound(state.wait_for(|s| !matches!(s, State::Connecting))).await;
     }
 
     /// Closes the connection and ends a server that we started.
     pub(super) async fn close(&self, deadline: Deadline) {
         self.stop.send_replace(Some(deadline));
-        let mut state = self.state.clone();
+        let mut state = self.state.subscribe();
         let _ = deadline.bound(state.wait_for(|s| matches!(s, State::Closed))).await;
     }
 }
@@ -143,7 +150,7 @@ struct Keeper {
     spec: Arc<McpServer>,
     cwd: PathBuf,
     supervisor: Supervisor,
-    state: watch::Sender<State>,
+    state: Arc<watch::Sender<State>>,
     stop: watch::Receiver<Option<Deadline>>,
     retry: Arc<Notify>,
 }

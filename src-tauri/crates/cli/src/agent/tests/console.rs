@@ -9,6 +9,7 @@ use agent_client_protocol::v1::schema::{
 };
 use gantry_supervisor::{Deadline, Scope};
 use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
 
 /// A test with one server that has these tools.
 async fn with_server<F: AsyncFnOnce(Desk, &Server)>(tools: Value, test: F) {
@@ -286,6 +287,21 @@ async fn servers_that_cannot_be_used_are_named_with_the_reason() {
     })
     .await;
     scope.close(Deadline::after(super::PATIENCE)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_failed_is_tried_again() {
+    with_server(json!([tool("echo", true)]), async |desk, server| {
+        server.broken.store(true, Ordering::Relaxed);
+        let session = desk.open(vec![declared("s", server)]).await;
+        assert!(desk.say(&session, "/tools").await.0.contains("**s**: cannot be used"));
+        let (said, _) = desk.say(&session, "/call echo").await;
+        assert!(said.contains("no tool `echo`") && said.contains("cannot be used"), "{said}");
+        server.broken.store(false, Ordering::Relaxed);
+        let (said, _) = desk.say(&session, r#"/call echo {"message":"back"}"#).await;
+        assert_eq!(said, "Echo: back");
+    })
+    .await;
 }
 
 #[tokio::test]

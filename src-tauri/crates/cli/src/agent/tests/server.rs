@@ -3,7 +3,10 @@
 
 use gantry_supervisor::Scope;
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -26,6 +29,8 @@ pub(super) struct Server {
     pub(super) seen: watch::Receiver<Seen>,
     tools: Arc<Mutex<Value>>,
     changed: watch::Sender<u32>,
+    /// Answers everything with an error.
+    pub(super) broken: Arc<AtomicBool>,
 }
 
 struct Request {
@@ -44,6 +49,8 @@ impl Server {
         let (changed, hears) = watch::channel(0);
         let put = Arc::new(put);
         let (inner, mine) = (scope.clone(), tools.clone());
+        let broken = Arc::new(AtomicBool::new(false));
+        let is_broken = broken.clone();
         scope.spawn("mcp server", async move {
             let mut cancelled = Box::pin(inner.cancelled());
             loop {
@@ -53,15 +60,16 @@ impl Server {
                 };
                 let (tools, put, hears) = (mine.clone(), put.clone(), hears.clone());
                 let cancelled = inner.cancelled();
+                let broken = is_broken.load(Ordering::Relaxed);
                 inner.spawn("mcp connection", async move {
                     tokio::select! {
                         () = cancelled => {}
-                        () = answer(stream, tools, put, hears) => {}
+                        () = answer(stream, tools, put, hears, broken) => {}
                     }
                 });
             }
         });
-        Self { url, seen, tools, changed }
+        Self { url, seen, tools, changed, broken }
     }
 
     /// Other tools from now on; clients are told.
@@ -111,6 +119,7 @@ async fn answer(
     tools: Arc<Mutex<Value>>,
     put: Arc<watch::Sender<Seen>>,
     mut changed: watch::Receiver<u32>,
+    broken: bool,
 ) {
     let mut stream = BufReader::new(stream);
     let request = read_request(&mut stream).await;
@@ -122,6 +131,10 @@ async fn answer(
         seen.methods.push(method.clone());
         seen.messages.push(request.body.clone());
     });
+    if broken {
+        respond(&mut stream, "503 Service Unavailable", None).await;
+        return;
+    }
     if request.authorization != format!("Bearer {TOKEN}") {
         respond(&mut stream, "401 Unauthorized", None).await;
         return;
