@@ -36,11 +36,11 @@ pub trait Outlet: Send + Sync + 'static {
 }
 
 /// Messages a mailbox holds.
-pub const MAILBOX_MESSAGES: usize = 1024;
+pub const MAILBOX_MESSAGES: usize = 16 * 1024;
 /// Bytes a mailbox holds in large messages.
-pub const MAILBOX_BYTES: usize = 256 * 1024 * 1024;
+pub const MAILBOX_BYTES: usize = 128 * 1024 * 1024;
 /// Below this a message is bounded by the count alone.
-const SMALL: usize = 16 * 1024;
+const SMALL: usize = 1024;
 
 /// Counts the bytes that wait for one reader. Clones count together.
 #[derive(Clone, Debug)]

@@ -1,0 +1,141 @@
+//! What faces the client: with one server the client talks to its hub directly.
+
+use super::{
+    shutdown::{Gate, Pass},
+    stdio::Output,
+};
+use bytes::Bytes;
+use gantry_mcp::{
+    Client, Envelope, Full, Hub, Kind, Outlet, ToClient,
+    frame::{self, INVALID_REQUEST, PARSE_ERROR, UNAVAILABLE},
+};
+use serde_json::value::RawValue;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Takes the client's messages.
+pub trait Front: Send + Sync {
+    /// Takes one message.
+    fn take(&self, message: Envelope);
+}
+
+/// Takes one line: a message, an array of them (revision 2025-03-26), or nonsense.
+pub fn take_line(front: &dyn Front, output: &Output, line: Bytes) {
+    let refuse = |code, why: &str| {
+        // A client that does not read is noticed elsewhere.
+        let _ = output.send(frame::error("null", code, why, None).freeze());
+    };
+    if line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        let parts: Vec<Box<RawValue>> = match serde_json::from_slice(&line) {
+            Ok(parts) => parts,
+            Err(error) => return refuse(PARSE_ERROR, &error.to_string()),
+        };
+        for part in parts {
+            match Envelope::parse(Bytes::from(part.get().to_owned())) {
+                Ok(message) => front.take(message),
+                Err(error) => refuse(INVALID_REQUEST, &error.to_string()),
+            }
+        }
+        return;
+    }
+    match Envelope::parse(line.clone()) {
+        Ok(message) => front.take(message),
+        Err(error) => {
+            let json = serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok();
+            refuse(if json { INVALID_REQUEST } else { PARSE_ERROR }, &error.to_string());
+        }
+    }
+}
+
+/// The client's requests that run, by raw id, each with its pass at the gate.
+pub struct Requests {
+    gate: Gate,
+    passes: Mutex<HashMap<String, Pass>>,
+}
+
+impl Requests {
+    pub fn new(gate: Gate) -> Self {
+        Self { gate, passes: Mutex::default() }
+    }
+
+    fn passes(&self) -> MutexGuard<'_, HashMap<String, Pass>> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a request in.
+    ///
+    /// # Errors
+    /// The error response when its id is in use or the program ends.
+    pub fn begin(&self, message: &Envelope) -> Result<(), Bytes> {
+        let id = message.id().unwrap_or("null");
+        let mut passes = self.passes();
+        if passes.contains_key(id) {
+            let why = "a request with this id is still running";
+            return Err(frame::error(id, INVALID_REQUEST, why, None).freeze());
+        }
+        let name = format!("{} {id}", message.method());
+        let Some(pass) = self.gate.enter(&name) else {
+            return Err(frame::error(id, UNAVAILABLE, "shutting down", None).freeze());
+        };
+        passes.insert(id.to_owned(), pass);
+        Ok(())
+    }
+
+    /// A request was answered.
+    pub fn end(&self, id: &str) {
+        self.passes().remove(id);
+    }
+}
+
+/// One server, straight through.
+pub struct Straight {
+    client: Client,
+    output: Output,
+    requests: Arc<Requests>,
+}
+
+struct ToOutput {
+    output: Output,
+    requests: Arc<Requests>,
+}
+
+impl Outlet for ToOutput {
+    fn deliver(&self, message: ToClient) -> Result<(), Full> {
+        let ToClient { line, concerning, last } = message;
+        self.output.send(line)?;
+        if let Some(id) = concerning.filter(|_| last) {
+            self.requests.end(&id);
+        }
+        Ok(())
+    }
+}
+
+impl Straight {
+    pub fn new(hub: &Hub, output: Output, gate: Gate) -> Self {
+        let requests = Arc::new(Requests::new(gate));
+        let outlet = ToOutput { output: output.clone(), requests: requests.clone() };
+        Self { client: hub.attach_to("stdio", Arc::new(outlet)), output, requests }
+    }
+}
+
+impl Front for Straight {
+    fn take(&self, message: Envelope) {
+        let id = message.id().filter(|_| message.kind() == Kind::Request).map(str::to_owned);
+        let taken = match &id {
+            Some(_) => self.requests.begin(&message),
+            None => Ok(()),
+        };
+        let refused = match taken {
+            Ok(()) => self.client.send_parsed(message).err().inspect(|_| {
+                if let Some(id) = &id {
+                    self.requests.end(id);
+                }
+            }),
+            Err(line) => Some(line),
+        };
+        // A client that does not read is noticed elsewhere.
+        let _ = refused.map(|line| self.output.send(line));
+    }
+}

@@ -1,0 +1,219 @@
+//! `gantry mcp`: a stdio MCP server in front of others.
+//!
+//! ```text
+//! stdin ─► Front ─► Hub ─► program (gantry-supervisor) or URL (remote)
+//! stdout ◄──────── Outlet
+//! ```
+//!
+//! [`front::Straight`] puts the client on the hub of the one server there is;
+//! [`aggregate::Aggregate`] makes one server of several. [`shutdown`] is how it ends.
+
+mod aggregate;
+pub mod args;
+mod config;
+mod front;
+mod merge;
+mod remote;
+pub mod shutdown;
+mod sse;
+pub mod stdio;
+mod upstream;
+
+#[cfg(test)]
+mod tests;
+
+pub use args::McpArgs;
+
+use args::Task;
+use config::Server;
+use front::Front;
+use gantry_mcp::{Hub, Line};
+use gantry_supervisor::{Deadline, Scope, Supervisor, warden_beside_us};
+use shutdown::{BUDGET, Cause, Gate, Shutdown, Step, Steps};
+use std::io::Write;
+use stdio::{Input, Output};
+use tokio::sync::watch;
+use upstream::{Fate, Upstream};
+
+const PROGRAM: &str = "gantry mcp";
+
+/// Serves until the end of input or a signal, and returns the program's exit code: 0; 1 when
+/// no server starts or a step of the shutdown failed; 2 for wrong usage.
+///
+/// It leaves no task behind, but a thread that waits for standard input: end
+/// the program by returning from `main`.
+pub async fn run(args: McpArgs) -> u8 {
+    match args.task() {
+        Ok(Task::Recall) => recall(args).await,
+        Ok(Task::Serve(servers)) => serve(servers, args.url.is_none()).await,
+        Err(why) => {
+            complain(&format!("gantry: mcp: {why}"));
+            2
+        }
+    }
+}
+
+async fn recall(_args: McpArgs) -> u8 {
+    complain("gantry: mcp: recall is not part of this program yet");
+    1
+}
+
+/// A line on standard error; one that is closed changes nothing.
+fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
+    // First of all: a signal that comes early must not kill us half-way.
+    let signal = signal();
+    let (input, output) = match stdio::input().and_then(|input| Ok((input, stdio::output()?))) {
+        Ok(stdio) => stdio,
+        Err(error) => {
+            complain(&format!("gantry: mcp: standard input and output cannot be served: {error}"));
+            return 1;
+        }
+    };
+    let scope = Scope::root("mcp");
+    let supervisor = Supervisor::new(scope.child("processes"), warden_beside_us());
+    let (wish, stop) = watch::channel(None);
+    let (gate, keepers) = (Gate::default(), scope.child("servers"));
+    let mut hubs = Vec::new();
+    let mut fates = Vec::new();
+    for server in servers {
+        let (hub, name) = (upstream::hub(&server), server.name.clone());
+        let (fate, seen) = watch::channel(Fate::Starting);
+        fates.push((name.clone(), seen));
+        hubs.push(hub.clone());
+        drop(scope.spawn(format!("clock of {name}"), hub.clock()));
+        let (supervisor, stop) = (supervisor.clone(), stop.clone());
+        let upstream = Upstream { server, hub, fate, supervisor, stop };
+        drop(keepers.spawn(name, upstream.keep()));
+    }
+    let front = front(&hubs, &output, &gate, &scope);
+    let shutdown = {
+        let (output, scope, supervisor) = (output.clone(), scope.clone(), supervisor.clone());
+        let steps = Steps { close: vec![], rest: rest(output, scope, keepers, supervisor, wish) };
+        Shutdown::new(PROGRAM, gate, shutdown::stderr(), steps)
+    };
+    let cause = tokio::select! {
+        biased;
+        cause = read(input, &*front, &output) => cause,
+        () = signal => Cause::Signal,
+        () = output.gone() => {
+            complain("gantry: mcp: the client does not read its messages; ending");
+            shutdown.keep_code(1);
+            Cause::Done
+        }
+        reasons = all_failed(fates), if ends_when_all_fail => {
+            complain(&format!("gantry: mcp: no server could be started: {}", reasons.join("; ")));
+            shutdown.keep_code(1);
+            Cause::Done
+        }
+    };
+    let code = shutdown.begin(cause, BUDGET).await;
+    drop(front);
+    code
+}
+
+fn front(hubs: &[Hub], output: &Output, gate: &Gate, scope: &Scope) -> Box<dyn Front> {
+    match hubs {
+        [hub] => Box::new(front::Straight::new(hub, output.clone(), gate.clone())),
+        hubs => {
+            let scope = scope.child("lists");
+            Box::new(aggregate::Aggregate::new(hubs, output.clone(), gate.clone(), scope))
+        }
+    }
+}
+
+/// What is done after the calls in flight have had their time.
+fn rest(
+    output: Output,
+    scope: Scope,
+    keepers: Scope,
+    supervisor: Supervisor,
+    wish: watch::Sender<Option<Deadline>>,
+) -> Vec<Step> {
+    let written = Step::new("output", move |_| async move {
+        // A client that has gone needs no more answers.
+        let _ = output.flush().await;
+        Ok(())
+    });
+    let upstreams = Step::new("upstreams", move |deadline| async move {
+        wish.send_replace(Some(deadline));
+        let quit = gantry_supervisor::Cause::Quit;
+        let (_, late) = tokio::join!(supervisor.stop_all(quit, deadline), keepers.close(deadline));
+        let left = supervisor.survivors();
+        if !left.is_empty() {
+            return Err(format!("{} processes still run: {left:?}", left.len()));
+        }
+        if late.is_empty() { Ok(()) } else { Err(format!("given up: {}", late.join(", "))) }
+    });
+    let tasks = Step::new("tasks", move |deadline| async move {
+        let late = scope.close(deadline).await;
+        if late.is_empty() { Ok(()) } else { Err(format!("given up: {}", late.join(", "))) }
+    });
+    vec![written, upstreams, tasks]
+}
+
+async fn read(mut input: Input, front: &dyn Front, output: &Output) -> Cause {
+    loop {
+        match input.next().await {
+            Ok(Some(Line::Full(line))) => front::take_line(front, output, line),
+            Ok(Some(Line::TooLong { length, .. })) => {
+                complain(&format!(
+                    "gantry: mcp: a message of {length} bytes was too long and skipped"
+                ));
+            }
+            Ok(None) => return Cause::InputClosed,
+            Err(error) => {
+                complain(&format!("gantry: mcp: standard input broke: {error}"));
+                return Cause::InputClosed;
+            }
+        }
+    }
+}
+
+/// Resolves with the reasons when every server is given up and none ever was ready.
+async fn all_failed(fates: Vec<(String, watch::Receiver<Fate>)>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for (name, mut fate) in fates {
+        let decided = fate.wait_for(|fate| *fate != Fate::Starting).await.map(|fate| fate.clone());
+        match decided {
+            Ok(Fate::Failed(why)) => reasons.push(format!("{name}: {why}")),
+            // One works, or we are ending anyway.
+            _ => std::future::pending().await,
+        }
+    }
+    reasons
+}
+
+/// Resolves with the first SIGTERM, SIGINT or SIGHUP from this call on.
+#[cfg(unix)]
+fn signal() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let streams: Vec<_> = kinds.into_iter().map(signal).collect();
+    async move {
+        let mut waits = Vec::new();
+        for stream in streams {
+            match stream {
+                Ok(mut stream) => waits.push(Box::pin(async move {
+                    stream.recv().await;
+                })),
+                Err(error) => tracing::warn!(%error, "a signal cannot be watched"),
+            }
+        }
+        if waits.is_empty() {
+            std::future::pending::<()>().await;
+        }
+        futures::future::select_all(waits).await;
+    }
+}
+
+/// Resolves with the first Ctrl+C.
+#[cfg(not(unix))]
+async fn signal() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

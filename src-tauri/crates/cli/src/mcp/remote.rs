@@ -1,0 +1,491 @@
+//! A server behind a URL, as a byte stream like any other: lines in, lines out, over
+//! MCP's streamable HTTP. Messages pass as they are.
+//!
+//! One [`Remote::carry_until`] is one MCP session. What ends it (the host is gone, the session is
+//! unknown to it) ends all calls in flight with that reason; whoever runs it
+//! begins anew. Nothing is sent twice.
+
+use super::sse::Events;
+use bytes::Bytes;
+use futures::{
+    FutureExt, StreamExt,
+    future::{AbortHandle, Abortable, Aborted},
+    stream::FuturesUnordered,
+};
+use gantry_mcp::{Envelope, Kind, Line, LineReader, frame};
+use gantry_supervisor::Deadline;
+use reqwest::{
+    Client, Method, RequestBuilder, Response, StatusCode, Url,
+    header::{HeaderMap, HeaderValue},
+};
+use serde_json::{json, value::RawValue};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    sync::{Notify, mpsc},
+};
+
+/// Longest message, bytes.
+const LONGEST: usize = 64 * 1024 * 1024;
+/// How long the host may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long it may take to accept a message that has no answer.
+const ACCEPT: Duration = Duration::from_secs(30);
+/// How often in a row a stream may break before the host is taken for gone.
+const BREAKS: u32 = 4;
+/// Before a stream is opened again, doubled with each break, unless the server says how long.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Messages between this and its reader.
+const QUEUE: usize = 64;
+/// Of an error body that is not JSON.
+const SHOWN: usize = 200;
+
+/// A URL that speaks streamable HTTP.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    http: Client,
+    url: Url,
+    headers: HeaderMap,
+}
+
+/// The end of a session at the host, to be sent when it ends by our own wish.
+pub struct Farewell(Option<RequestBuilder>);
+
+impl Farewell {
+    /// Tells the host, as far as the deadline allows; whether it heard does not matter.
+    pub async fn send(self, deadline: Deadline) {
+        if let Some(request) = self.0 {
+            let _ = deadline.bound(request.send()).await;
+        }
+    }
+}
+
+/// Why a session is over.
+type Lost = String;
+
+impl Remote {
+    /// # Errors
+    /// When the HTTP client cannot be made (no certificates).
+    pub fn new(url: Url, headers: HeaderMap) -> Result<Self, String> {
+        // Another part of the program may have chosen one already; either will do.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut http = Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);
+        if is_loopback(&url) {
+            // A proxy would look for the address on its own machine.
+            http = http.no_proxy();
+        }
+        let http = http.build().map_err(|error| format!("no HTTP client: {}", chain(&error)))?;
+        Ok(Self { http, url, headers })
+    }
+
+    /// Carries one session: sends the lines of `reader`, writes what comes to `writer`. Returns
+    /// why it is over, or `Err` when `stop` resolved, which ends the session at the host too.
+    pub async fn carry_until(
+        &self,
+        reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin,
+        stop: impl Future<Output = Deadline>,
+    ) -> Result<Lost, ()> {
+        let session = Session::new(self);
+        let deadline = tokio::select! {
+            lost = session.carry(reader, writer) => return Ok(lost),
+            deadline = stop => deadline,
+        };
+        session.farewell().send(deadline).await;
+        Err(())
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
+        Some("localhost") => true,
+        Some(host) => host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()),
+        None => false,
+    }
+}
+
+/// An error with its causes; without the URL, which may hold a token.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+struct Session<'a> {
+    remote: &'a Remote,
+    /// `Mcp-Session-Id` and `MCP-Protocol-Version`, once known.
+    agreed: Mutex<HeaderMap>,
+    established: Notify,
+    out: mpsc::Sender<Bytes>,
+    received: Mutex<Option<mpsc::Receiver<Bytes>>>,
+    /// Requests that wait for their response, to be given up when they are cancelled.
+    open: Mutex<HashMap<String, AbortHandle>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'a> Session<'a> {
+    fn new(remote: &'a Remote) -> Self {
+        let (out, received) = mpsc::channel(QUEUE);
+        Self {
+            remote,
+            agreed: Mutex::default(),
+            established: Notify::new(),
+            out,
+            received: Mutex::new(Some(received)),
+            open: Mutex::default(),
+        }
+    }
+
+    async fn carry(&self, reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin) -> Lost {
+        let Some(received) = lock(&self.received).take() else { return "used twice".to_owned() };
+        let (requests, asked) = mpsc::channel(QUEUE);
+        tokio::select! {
+            lost = self.dispatch(reader, requests) => lost,
+            lost = self.drive(asked) => lost,
+            lost = self.listen() => lost,
+            lost = write(received, writer) => lost,
+        }
+    }
+
+    fn request(&self, method: Method) -> RequestBuilder {
+        let Remote { http, url, headers } = self.remote;
+        let agreed = lock(&self.agreed).clone();
+        http.request(method, url.clone()).headers(headers.clone()).headers(agreed)
+    }
+
+    fn farewell(&self) -> Farewell {
+        let has_session = lock(&self.agreed).contains_key("mcp-session-id");
+        Farewell(has_session.then(|| self.request(Method::DELETE)))
+    }
+
+    /// Messages without an answer one after the other; requests go to `drive`, so that
+    /// they do not wait for each other.
+    async fn dispatch(
+        &self,
+        reader: impl AsyncRead + Unpin,
+        requests: mpsc::Sender<Envelope>,
+    ) -> Lost {
+        let mut lines = LineReader::new(reader, LONGEST);
+        loop {
+            let line = match lines.next().await {
+                Ok(Some(Line::Full(line))) => line,
+                Ok(Some(Line::TooLong { length, .. })) => {
+                    return format!("a message of {length} bytes is over the limit of {LONGEST}");
+                }
+                Ok(None) | Err(_) => return "its connection was closed".to_owned(),
+            };
+            let Ok(message) = Envelope::parse(line) else { continue };
+            if message.kind() == Kind::Request {
+                if requests.send(message).await.is_err() {
+                    return "its connection was closed".to_owned();
+                }
+                continue;
+            }
+            match tokio::time::timeout(ACCEPT, self.post(message.line.clone())).await {
+                Ok(Ok(response)) => {
+                    if let Some(lost) = self.lost(&response) {
+                        return lost;
+                    }
+                }
+                Ok(Err(error)) => return format!("cannot be reached: {}", chain(&error)),
+                Err(_) => return "does not accept messages".to_owned(),
+            }
+            match message.method() {
+                "notifications/initialized" => self.established.notify_one(),
+                "notifications/cancelled" => {
+                    let request = message.param(&["requestId"]).unwrap_or_default();
+                    if let Some(open) = lock(&self.open).remove(request) {
+                        open.abort();
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn drive(&self, mut asked: mpsc::Receiver<Envelope>) -> Lost {
+        let mut running = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                request = asked.recv() => {
+                    let Some(request) = request else { return "its connection was closed".to_owned() };
+                    let (handle, registration) = AbortHandle::new_pair();
+                    let id = request.id().unwrap_or("null").to_owned();
+                    lock(&self.open).insert(id.clone(), handle);
+                    let work = async move { self.ask(&request).await };
+                    running.push(Abortable::new(work, registration).map(move |done| (id, done)).boxed());
+                }
+                Some((id, done)) = running.next(), if !running.is_empty() => {
+                    lock(&self.open).remove(&id);
+                    match done {
+                        Ok(Ok(())) | Err(Aborted) => {}
+                        Ok(Err(lost)) => return lost,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn post(&self, line: Bytes) -> reqwest::Result<Response> {
+        self.request(Method::POST)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .body(line)
+            .send()
+            .await
+            .map_err(reqwest::Error::without_url)
+    }
+
+    /// Whether this answer means that the host does not know our session any more.
+    fn lost(&self, response: &Response) -> Option<Lost> {
+        let has_session = lock(&self.agreed).contains_key("mcp-session-id");
+        (response.status() == StatusCode::NOT_FOUND && has_session)
+            .then(|| "has forgotten its session (HTTP 404)".to_owned())
+    }
+
+    /// One request and everything that comes on its connection.
+    async fn ask(&self, request: &Envelope) -> Result<(), Lost> {
+        let id = request.id().unwrap_or("null");
+        let response = match self.post(request.line.clone()).await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => {
+                return Err(format!("cannot be reached: {}", chain(&error)));
+            }
+            Err(error) => {
+                let why = format!("the connection broke before the answer: {}", chain(&error));
+                return self.fail(id, &why).await;
+            }
+        };
+        if let Some(lost) = self.lost(&response) {
+            return Err(lost);
+        }
+        let first = request.method() == "initialize";
+        if first && let Some(session) = response.headers().get("mcp-session-id") {
+            lock(&self.agreed).insert("mcp-session-id", session.clone());
+        }
+        let status = response.status();
+        if !status.is_success() {
+            return self.refused(id, response).await;
+        }
+        if is_events(&response) {
+            return self.answer_on_stream(id, response, first).await;
+        }
+        match body(response).await {
+            Ok(body) if body.iter().all(u8::is_ascii_whitespace) => {
+                self.fail(
+                    id,
+                    &format!("answered a request with HTTP {} and nothing else", status.as_u16()),
+                )
+                .await
+            }
+            Ok(body) => {
+                self.agree(first, &body);
+                self.pass_all(body).await
+            }
+            Err(why) => self.fail(id, &why).await,
+        }
+    }
+
+    /// The revision that the server granted goes with every request from now on.
+    fn agree(&self, first: bool, line: &Bytes) {
+        if !first {
+            return;
+        }
+        let version = Envelope::parse(line.clone()).ok().and_then(|answer| {
+            frame::field(answer.outcome()?, "protocolVersion").and_then(frame::string)
+        });
+        if let Some(version) = version.and_then(|version| HeaderValue::from_str(&version).ok()) {
+            lock(&self.agreed).insert("mcp-protocol-version", version);
+        }
+    }
+
+    async fn answer_on_stream(
+        &self,
+        id: &str,
+        mut response: Response,
+        first: bool,
+    ) -> Result<(), Lost> {
+        let mut events = Events::default();
+        for breaks in 0..BREAKS {
+            loop {
+                while let Some(event) = events.next() {
+                    let line = event.data;
+                    if line.is_empty() {
+                        continue;
+                    }
+                    let answer = Envelope::parse(line.clone()).ok();
+                    let is_last = answer.as_ref().is_some_and(|answer| {
+                        matches!(answer.kind(), Kind::Result | Kind::Error)
+                            && answer.id() == Some(id)
+                    });
+                    if is_last {
+                        self.agree(first, &line);
+                    }
+                    self.pass(line).await?;
+                    if is_last {
+                        return Ok(());
+                    }
+                }
+                match response.chunk().await {
+                    Ok(Some(piece)) => {
+                        if events.feed(&piece).is_err() {
+                            return self.fail(id, "sent a message over the limit").await;
+                        }
+                    }
+                    Ok(None) | Err(_) => break,
+                }
+            }
+            // A server may end a stream early and expect to be asked for the rest.
+            let Some(last) = events.last_id.clone() else { break };
+            tokio::time::sleep(events.retry.unwrap_or(PAUSE * 2_u32.pow(breaks))).await;
+            let again = self
+                .request(Method::GET)
+                .header("accept", "text/event-stream")
+                .header("last-event-id", last)
+                .send()
+                .await;
+            match again {
+                Ok(again) if again.status().is_success() && is_events(&again) => {
+                    response = again;
+                    events = events.on_a_new_stream();
+                }
+                _ => break,
+            }
+        }
+        self.fail(id, "the connection broke before the answer").await
+    }
+
+    /// An HTTP status that is no success: the server's own error where there is one.
+    async fn refused(&self, id: &str, response: Response) -> Result<(), Lost> {
+        let status = response.status();
+        let body = body(response).await.unwrap_or_default();
+        let theirs =
+            Envelope::parse(body.clone()).ok().filter(|answer| answer.kind() == Kind::Error);
+        if let Some(error) = theirs.as_ref().and_then(Envelope::outcome) {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+            return self.pass(line.into()).await;
+        }
+        let text: String = String::from_utf8_lossy(&body).trim().chars().take(SHOWN).collect();
+        let colon = if text.is_empty() { "" } else { ": " };
+        self.fail(id, &format!("answered HTTP {status}{colon}{text}")).await
+    }
+
+    async fn fail(&self, id: &str, why: &str) -> Result<(), Lost> {
+        let message = format!("{why}. The request was not repeated");
+        let data = json!({ "reason": why });
+        self.pass(frame::error(id, frame::UNAVAILABLE, &message, Some(data)).freeze()).await
+    }
+
+    /// One message, or an array of them.
+    async fn pass_all(&self, body: Bytes) -> Result<(), Lost> {
+        if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
+            return self.pass(body).await;
+        }
+        let parts: Vec<Box<RawValue>> = serde_json::from_slice(&body).unwrap_or_default();
+        for part in parts {
+            self.pass(Bytes::from(part.get().to_owned())).await?;
+        }
+        Ok(())
+    }
+
+    async fn pass(&self, line: Bytes) -> Result<(), Lost> {
+        self.out.send(line).await.map_err(|_| "its connection was closed".to_owned())
+    }
+
+    /// The stream for what belongs to no request, opened again when it breaks.
+    async fn listen(&self) -> Lost {
+        self.established.notified().await;
+        let (mut breaks, mut last_id) = (0, None::<String>);
+        loop {
+            let mut request = self.request(Method::GET).header("accept", "text/event-stream");
+            if let Some(last) = &last_id {
+                request = request.header("last-event-id", last);
+            }
+            let mut events = Events::default();
+            match request.send().await.map_err(reqwest::Error::without_url) {
+                Ok(response) => {
+                    if let Some(lost) = self.lost(&response) {
+                        return lost;
+                    }
+                    if !response.status().is_success() || !is_events(&response) {
+                        // It offers none (405), which the protocol allows.
+                        return std::future::pending().await;
+                    }
+                    match self.hear(response, &mut events).await {
+                        Ok(0) => breaks += 1,
+                        Ok(_) => breaks = 0,
+                        Err(lost) => return lost,
+                    }
+                }
+                Err(error) => {
+                    breaks += 1;
+                    if breaks >= BREAKS {
+                        return format!("cannot be reached: {}", chain(&error));
+                    }
+                }
+            }
+            last_id = events.last_id.or(last_id);
+            let pause = PAUSE * 2_u32.pow(breaks.min(7));
+            tokio::time::sleep(events.retry.unwrap_or(pause).max(PAUSE)).await;
+        }
+    }
+
+    async fn hear(&self, mut response: Response, events: &mut Events) -> Result<usize, Lost> {
+        let mut heard = 0;
+        while let Ok(Some(piece)) = response.chunk().await {
+            if events.feed(&piece).is_err() {
+                return Err("sent a message over the limit".to_owned());
+            }
+            while let Some(event) = events.next() {
+                heard += 1;
+                if !event.data.is_empty() {
+                    self.pass(event.data).await?;
+                }
+            }
+        }
+        Ok(heard)
+    }
+}
+
+async fn write(mut received: mpsc::Receiver<Bytes>, mut writer: impl AsyncWrite + Unpin) -> Lost {
+    while let Some(line) = received.recv().await {
+        let line = frame::to_line(line.into());
+        if writer.write_all(&line).await.is_err() || writer.flush().await.is_err() {
+            break;
+        }
+    }
+    "its connection was closed".to_owned()
+}
+
+fn is_events(response: &Response) -> bool {
+    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
+}
+
+async fn body(mut response: Response) -> Result<Bytes, String> {
+    let mut body = bytes::BytesMut::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(piece)) if body.len() + piece.len() > LONGEST => {
+                return Err(format!("sent a message over the limit of {LONGEST} bytes"));
+            }
+            Ok(Some(piece)) => body.extend_from_slice(&piece),
+            Ok(None) => return Ok(body.freeze()),
+            Err(error) => {
+                let error = error.without_url();
+                return Err(format!("the connection broke before the answer: {}", chain(&error)));
+            }
+        }
+    }
+}
