@@ -45,16 +45,18 @@ impl Census {
             .collect()
     }
 
-    /// Members and all that hangs below them, each once, living, without `spared`
-    /// and without ourselves.
-    pub fn closure(&self, members: Vec<Stat>, spared: &[u32]) -> Vec<Stat> {
-        let me = std::process::id();
-        let roots: Vec<u32> = members.iter().map(|stat| stat.pid).collect();
+    /// Members and all that hangs below them, each once, living; without ourselves and
+    /// `spared` and what hangs below those.
+    pub fn closure(&self, members: Vec<Stat>, spared: &HashSet<u32>) -> Vec<Stat> {
+        let mut spared = spared.clone();
+        spared.insert(std::process::id());
+        let roots: Vec<u32> =
+            members.iter().map(|stat| stat.pid).filter(|pid| !spared.contains(pid)).collect();
         let mut seen = HashSet::new();
         members
             .into_iter()
-            .chain(below(&self.table, roots))
-            .filter(|stat| stat.pid != me && !spared.contains(&stat.pid))
+            .chain(below(&self.table, roots, &spared))
+            .filter(|stat| !spared.contains(&stat.pid))
             .filter(|stat| stat.is_alive() && seen.insert(stat.pid))
             .collect()
     }
@@ -176,7 +178,7 @@ mod tests {
         let me = std::process::id();
         let table = vec![line(100, me, 0, 0, 5), line(101, 100, 0, 0, 6), line(me, 101, 0, 0, 1)];
         let census = Census { table: table.clone() };
-        assert_eq!(pids(census.closure(table, &[])), [100, 101]);
-        assert_eq!(pids(census.closure(census.table.clone(), &[100])), [101]);
+        assert_eq!(pids(census.closure(table, &HashSet::new())), [100, 101]);
+        assert_eq!(pids(census.closure(census.table.clone(), &HashSet::from([100]))), [101]);
     }
 }

@@ -19,7 +19,7 @@ pub enum Role {
 }
 
 /// What to start.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Launch {
     /// For the log and the process view; also the start of the tree's id.
     pub name: String,
@@ -34,8 +34,21 @@ pub struct Launch {
     /// Working directory; ours when `None`.
     pub cwd: Option<PathBuf>,
     /// How long the warden waits between TERM and KILL when it acts on its own
-    /// (the app is gone, or the program ended and left children).
+    /// (the app is gone, or the program ended and left children). Nothing is left two
+    /// seconds after the app was killed if this is at most 1.5 s.
     pub grace: Duration,
+}
+
+/// Without arguments and values of the environment: both may be secrets.
+impl std::fmt::Debug for Launch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Launch")
+            .field("name", &self.name)
+            .field("role", &self.role)
+            .field("program", &self.program)
+            .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a program could not be started. The message says what to do about it.

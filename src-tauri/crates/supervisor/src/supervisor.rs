@@ -23,7 +23,10 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::{sync::oneshot, time::sleep};
+use tokio::{
+    sync::{oneshot, watch},
+    time::sleep,
+};
 
 /// How long a warden may take to say that the program runs, or why it does not.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -46,6 +49,9 @@ struct Inner {
     /// Which supervisor of this process it is; part of every tree's id.
     number: u64,
     registry: Mutex<Registry>,
+    /// Starts that are on their way: admitted, not yet in the registry. Only grows under
+    /// the registry's lock while it is open.
+    starting: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +96,7 @@ impl Supervisor {
             owner: ProcessId::current(),
             number: NUMBER.fetch_add(1, Relaxed),
             registry: Mutex::default(),
+            starting: watch::Sender::new(0),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -113,14 +120,28 @@ impl Supervisor {
         self.inner.lock().trees.values().map(Entry::tree).collect()
     }
 
-    /// Refuses further launches, then stops all trees at once.
+    /// Refuses further launches, then stops all trees at once, and those whose start was
+    /// under way as soon as they are there.
     pub async fn stop_all(&self, cause: Cause, deadline: Deadline) -> Vec<(ProcessTree, Ended)> {
-        let trees: Vec<ProcessTree> = {
-            let mut registry = self.inner.lock();
-            registry.closed = true;
-            registry.trees.values().map(Entry::tree).collect()
+        self.inner.lock().closed = true;
+        let mut starting = self.inner.starting.subscribe();
+        let late = async {
+            // A start may hang in the system; then there is nothing to stop yet.
+            let none = starting.wait_for(|count| *count == 0);
+            drop(deadline.bound(none).await);
+            self.stop_known(cause, deadline).await
         };
-        join_all(trees.into_iter().map(|tree| async move {
+        let (mut ended, late) = tokio::join!(self.stop_known(cause, deadline), late);
+        for (tree, how) in late {
+            if !ended.iter().any(|(known, _)| known.id() == tree.id()) {
+                ended.push((tree, how));
+            }
+        }
+        ended
+    }
+
+    async fn stop_known(&self, cause: Cause, deadline: Deadline) -> Vec<(ProcessTree, Ended)> {
+        join_all(self.trees().into_iter().map(|tree| async move {
             let ended = tree.stop(cause, deadline).await;
             (tree, ended)
         }))
@@ -134,8 +155,8 @@ impl Supervisor {
         found.iter().map(ProcessId::from).collect()
     }
 
-    /// Kills every survivor without a runtime, in at most `limit`: the last
-    /// resort of the shutdown's watchdog thread. Returns what is left.
+    /// Refuses further launches and kills every survivor, without a runtime, in at most
+    /// `limit`: the last resort of the shutdown's watchdog thread. Returns what is left.
     pub fn kill_now(&self, limit: Duration) -> Vec<ProcessId> {
         let until = Instant::now() + limit;
         // A warden whose tree is gone ends by itself; one that does not is killed too.
@@ -186,14 +207,8 @@ impl Inner {
         let keeper = self.scope.try_spawn(format!("keep {}", launch.name), keep);
         keeper.ok_or(LaunchError::ShuttingDown)?;
 
-        // The registry stays locked over the fork: whoever closes it sees every tree.
-        let mut registry = self.lock();
-        if registry.closed {
-            return Err(LaunchError::ShuttingDown);
-        }
-        registry.next += 1;
-        let number = registry.next;
-        let cookie = Cookie { owner: self.owner, tree: self.id(&launch.name, number) };
+        let starting = self.admit()?;
+        let cookie = Cookie { owner: self.owner, tree: self.id(&launch.name, starting.number) };
         env.push((COOKIE_VARIABLE.into(), cookie.to_string().into()));
         let warden = self.warden.clone().map(|warden| (warden, launch.grace));
         let (started, control) = spawn(&executable, &launch.args, &env, &cwd, warden)?;
@@ -210,10 +225,8 @@ impl Inner {
             control: started.control,
         });
         let tree = ProcessTree::new(Arc::clone(&shared));
-        let entry = Entry { shared: Arc::clone(&shared), handle: Arc::downgrade(tree.handle()) };
-        registry.trees.insert(number, entry);
-        let watch = !std::mem::replace(&mut registry.watched, true);
-        drop(registry);
+        let number = starting.number;
+        let is_first = starting.done(&tree);
 
         let mut over = shared.over.subscribe();
         let over = async move { drop(over.wait_for(|over| *over).await) };
@@ -223,11 +236,23 @@ impl Inner {
             // The scope gave up on the keeper in this very moment.
             return Err(LaunchError::ShuttingDown);
         }
-        if watch {
+        if is_first {
             self.scope.spawn("snapshots", look_after(Arc::downgrade(self)));
         }
+        tracing::info!(tree = tree.id(), program = %tree.executable().display(), "started");
         let (stdin, stdout) = (Stdin::new(stdin), Stdout::new(started.stdout));
         Ok(Child { tree, stdin, stdout, stderr })
+    }
+
+    /// Lets a start in, unless the supervisor is closed.
+    fn admit(&self) -> Result<Starting<'_>, LaunchError> {
+        let mut registry = self.lock();
+        if registry.closed {
+            return Err(LaunchError::ShuttingDown);
+        }
+        registry.next += 1;
+        self.starting.send_modify(|count| *count += 1);
+        Ok(Starting { inner: self, number: registry.next })
     }
 
     /// Waits until the program runs, or is known not to.
@@ -285,9 +310,33 @@ impl Inner {
         if wardens_too {
             members.extend(wardens.iter().filter_map(|warden| census.find(*warden)));
         }
-        let mut found = census.closure(members, &[]);
+        let mut found = census.closure(members, &HashSet::new());
         found.retain(|stat| wardens_too || !wardens.contains(&ProcessId::from(stat)));
         found
+    }
+}
+
+/// A start that was let in. No lock is held meanwhile: a fork may hang, in a directory
+/// whose server is away, and must not hold up those who end trees.
+struct Starting<'a> {
+    inner: &'a Inner,
+    number: u64,
+}
+
+impl Starting<'_> {
+    /// Puts the tree where everybody sees it; says whether it is the first.
+    fn done(self, tree: &ProcessTree) -> bool {
+        let mut registry = self.inner.lock();
+        let shared = Arc::clone(tree.shared());
+        let entry = Entry { shared, handle: Arc::downgrade(tree.handle()) };
+        registry.trees.insert(self.number, entry);
+        !std::mem::replace(&mut registry.watched, true)
+    }
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.inner.starting.send_modify(|count| *count -= 1);
     }
 }
 

@@ -93,7 +93,9 @@ fn orphans(census: &Census) -> Vec<Stat> {
         .map(|(stat, _)| stat)
         .filter(|stat| os::same_namespace(stat.pid))
         .collect();
-    let mut spared: Vec<u32> = owned.iter().map(|(stat, _)| stat.pid).collect();
+    // A living instance that was started from an orphaned tree is spared with its trees.
+    let mut spared: HashSet<u32> =
+        owned.iter().flat_map(|(stat, cookie)| [stat.pid, cookie.owner.pid]).collect();
     spared.extend(ancestors(census));
     census.closure(orphaned, &spared)
 }

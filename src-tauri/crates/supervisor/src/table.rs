@@ -71,7 +71,7 @@ impl Table {
             .collect();
         // Not what hangs below ourselves: a window has helper processes that are no trees.
         let roots: Vec<u32> = cookies.keys().copied().collect();
-        let mut shown = os::below(&census.table, roots);
+        let mut shown = os::below(&census.table, roots, &HashSet::new());
         let is_root = |stat: &&Stat| stat.pid == me || cookies.contains_key(&stat.pid);
         shown.extend(census.table.iter().filter(is_root));
         shown.sort_unstable_by_key(|stat| stat.pid);

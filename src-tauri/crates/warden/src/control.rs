@@ -3,8 +3,8 @@
 use gantry_warden::words::{Order, Report};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    io::{Errno, read, retry_on_intr, write},
-    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+    io::{Errno, read},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send},
     stdio,
 };
 use std::{
@@ -46,10 +46,12 @@ impl Control {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// Tells the app. If it is gone there is nobody to tell.
+    /// Tells the app. If it is gone, or so busy that the socket is full, nobody is told:
+    /// the warden waits for nobody.
     pub fn say(&mut self, report: &Report) {
         if let Some(socket) = &self.socket {
-            let _ = retry_on_intr(|| write(socket, format!("{report}\n").as_bytes()));
+            let line = format!("{report}\n");
+            let _ = send(socket, line.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
 

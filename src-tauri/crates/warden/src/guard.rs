@@ -13,6 +13,7 @@ use rustix::{
     process::{WaitOptions, wait},
 };
 use std::{
+    collections::HashSet,
     env, io,
     process::{Child, ExitCode},
     time::{Duration, Instant},
@@ -143,9 +144,9 @@ impl Guard {
     fn members(&self) -> Vec<Stat> {
         let table = proc::all();
         let me = std::process::id();
-        let mut members = below(&table, [me]);
+        let mut members = below(&table, [me], &HashSet::new());
         let strangers = self.strangers_in(&table, &members);
-        members.extend(below(&table, strangers.iter().map(|stat| stat.pid)));
+        members.extend(below(&table, strangers.iter().map(|stat| stat.pid), &HashSet::from([me])));
         members.extend(strangers);
         members.retain(|stat| stat.pid != me && stat.is_alive());
         members

@@ -119,7 +119,9 @@ mod tests {
         let stat = table.iter().find(|stat| stat.pid == me).expect("listed");
         assert_eq!(stat.parent, std::os::unix::process::parent_id());
         assert!(stat.is_alive());
-        assert!(below(&table, [stat.parent]).iter().any(|found| found.pid == me));
+        assert!(
+            below(&table, [stat.parent], &Default::default()).iter().any(|found| found.pid == me)
+        );
     }
 
     #[test]

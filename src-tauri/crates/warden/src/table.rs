@@ -31,10 +31,14 @@ impl Stat {
 }
 
 /// What hangs below the roots, the roots themselves not among it unless one
-/// hangs below another.
-pub fn below(table: &[Stat], roots: impl IntoIterator<Item = u32>) -> Vec<Stat> {
+/// hangs below another. Neither `spared` nor what hangs only below them is in it.
+pub fn below(
+    table: &[Stat],
+    roots: impl IntoIterator<Item = u32>,
+    spared: &HashSet<u32>,
+) -> Vec<Stat> {
     let mut children: HashMap<u32, Vec<&Stat>> = HashMap::new();
-    for stat in table {
+    for stat in table.iter().filter(|stat| !spared.contains(&stat.pid)) {
         children.entry(stat.parent).or_default().push(stat);
     }
     let mut queue: Vec<u32> = roots.into_iter().collect();
@@ -49,4 +53,32 @@ pub fn below(table: &[Stat], roots: impl IntoIterator<Item = u32>) -> Vec<Stat> 
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(pid: u32, parent: u32) -> Stat {
+        Stat { pid, parent, group: 0, session: 0, state: b'S', ticks: 0, start: 1, pages: 0 }
+    }
+
+    fn pids(mut found: Vec<Stat>) -> Vec<u32> {
+        found.sort_unstable_by_key(|stat| stat.pid);
+        found.iter().map(|stat| stat.pid).collect()
+    }
+
+    #[test]
+    fn what_hangs_below_is_found_whatever_the_order() {
+        let table = [line(5, 4), line(4, 2), line(3, 2), line(2, 1), line(9, 1)];
+        assert_eq!(pids(below(&table, [2], &HashSet::new())), [3, 4, 5]);
+        assert_eq!(pids(below(&table, [2, 4], &HashSet::new())), [3, 4, 5]);
+        assert_eq!(pids(below(&table, [2], &HashSet::from([4]))), [3]);
+    }
+
+    #[test]
+    fn a_torn_reading_with_a_ring_ends() {
+        let table = [line(2, 3), line(3, 2)];
+        assert_eq!(pids(below(&table, [2], &HashSet::new())), [2, 3]);
+    }
 }

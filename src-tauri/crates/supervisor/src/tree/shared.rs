@@ -9,6 +9,7 @@ use crate::{
 };
 use gantry_warden::words::{Order, Report};
 use std::{
+    collections::HashSet,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -174,9 +175,9 @@ impl Shared {
         // It is our child: as long as we have not reaped it, its number is its own.
         members.extend(census.find(self.leader));
         if let Some(warden) = self.warden.filter(|warden| census.find(*warden).is_some()) {
-            members.extend(below(&census.table, [warden.pid]));
+            members.extend(below(&census.table, [warden.pid], &HashSet::new()));
         }
-        let spared: Vec<u32> = self.warden.iter().map(|warden| warden.pid).collect();
+        let spared: HashSet<u32> = self.warden.iter().map(|warden| warden.pid).collect();
         let mut found = census.closure(members, &spared);
         if bearers {
             let known = found.iter().map(|stat| stat.pid).chain(spared.iter().copied()).collect();

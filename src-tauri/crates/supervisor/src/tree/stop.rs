@@ -198,13 +198,13 @@ impl Stopping {
             self.shared.order(Order::Term(deadline.remaining()));
         } else {
             let ask = |shared: &Shared| os::ask(&shared.find(true));
-            self.asked |= self.shared.blocking("ask", ask).await > 0;
+            self.asked |= self.look("ask", ask).await > 0;
         }
     }
 
     /// KILL, by the warden and by ourselves, until none is left or the deadline.
     async fn kill(&mut self) -> Vec<ProcessId> {
-        let members = self.shared.census(true).await;
+        let members = self.look("census", |shared| shared.find(true)).await;
         self.forced.extend(members.iter().map(ProcessId::from));
         self.shared.order(Order::Kill);
         if self.shared.warden.is_some() && self.over_by(Self::wardens_turn).await {
@@ -213,7 +213,7 @@ impl Stopping {
         let mut idle = 0;
         loop {
             let kill = |shared: &Shared| os::round(|| shared.find(true));
-            let killed = self.shared.blocking("kill", kill).await;
+            let killed = self.look("kill", kill).await;
             self.forced.extend(killed.iter().map(ProcessId::from));
             idle = if killed.is_empty() { idle + 1 } else { 0 };
             if idle > IDLE_ROUNDS {
@@ -233,6 +233,18 @@ impl Stopping {
         }
         let left = self.shared.census(true).await;
         left.iter().map(ProcessId::from).collect()
+    }
+
+    /// Does what reads files, off the runtime's threads, and not longer than the deadline:
+    /// to look at a process that the system holds may take for ever.
+    async fn look<T: Default + Send + 'static>(
+        &self,
+        what: &str,
+        work: impl Fn(&Shared) -> T + Clone + Send + 'static,
+    ) -> T {
+        let until = self.deadline.borrow().instant() + LAST_LOOK;
+        let look = self.shared.blocking(what, work);
+        tokio::time::timeout_at(until, look).await.unwrap_or_default()
     }
 
     /// The warden is the one that knows when nothing is left; two that freeze and kill the

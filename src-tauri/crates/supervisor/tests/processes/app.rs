@@ -24,6 +24,7 @@ pub struct App {
 impl App {
     /// Starts it and returns once its trees run.
     pub fn start(scripts: &[String], with_wardens: bool) -> Self {
+        #[expect(clippy::zombie_processes, reason = "reaped when the app is dropped")]
         let mut child = app()
             .env(SCRIPTS, scripts.join("\u{1}"))
             .env("WARDENS", with_wardens.to_string())
@@ -50,15 +51,19 @@ impl App {
     }
 
     /// Kills it as nothing can be caught.
-    pub fn kill(mut self) {
-        self.child.kill().expect("kill");
-        self.child.wait().expect("wait");
-    }
+    pub fn kill(self) {}
 
     /// Lets it stop its trees and end.
     pub fn quit(mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().expect("wait").success());
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.child.kill().expect("kill");
+        self.child.wait().expect("wait");
     }
 }
 

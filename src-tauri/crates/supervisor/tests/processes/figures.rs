@@ -35,19 +35,43 @@ fn memory(pid: u32) -> (u64, u64) {
     (sum("Pss:"), sum("Private_"))
 }
 
+/// Stop of ten polite trees at once, as in a quit.
+async fn quit_of_ten() -> Duration {
+    let world = World::new();
+    let mut children = Vec::new();
+    for _ in 0..10 {
+        let mut child = world.start("cat", 0).await;
+        echo(&mut child).await;
+        children.push(child);
+    }
+    let began = Instant::now();
+    let ended = world.supervisor.stop_all(Cause::Quit, soon(LIMIT)).await;
+    let took = began.elapsed();
+    assert!(ended.iter().all(|(_, ended)| ended.how == How::Exited));
+    world.finish().await;
+    took
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warden_is_light_and_a_polite_stop_is_fast() {
     let (with, without) = (World::new(), World::without_wardens());
     let ((start, stop), (bare_start, bare_stop)) = (times(&with).await, times(&without).await);
-    let child = with.start("cat; : MARK", 0).await;
+    let mut child = with.start("cat", 0).await;
+    echo(&mut child).await;
     let (pss, private) = memory(child.tree.warden().expect("a warden").pid);
+    let began = Instant::now();
+    assert!(!child.tree.members().is_empty());
+    let look = began.elapsed();
     child.tree.stop(Cause::Unused, soon(LIMIT)).await;
+    let quit = quit_of_ten().await;
     println!(
-        "start {start:?} (without warden {bare_start:?}), stop {stop:?} (without {bare_stop:?}), \
-         warden {pss} kB PSS, {private} kB private"
+        "start {start:?} (without a warden {bare_start:?}); stop {stop:?} (without {bare_stop:?}); \
+         stop of ten polite trees {quit:?}; a look at the members {look:?}; \
+         a warden {pss} kB PSS, {private} kB private"
     );
     assert!(start < bare_start + Duration::from_millis(100));
     assert!(stop < Duration::from_secs(1));
+    assert!(quit < Duration::from_secs(5));
     assert!(private < 2048, "{private} kB");
     with.finish().await;
     without.finish().await;

@@ -156,6 +156,13 @@ impl World {
     }
 }
 
+/// A failed test leaves nothing behind either.
+impl Drop for World {
+    fn drop(&mut self) {
+        self.supervisor.kill_now(Duration::from_secs(2));
+    }
+}
+
 /// Not even a zombie of it is left.
 pub async fn assert_reaped(tree: &ProcessTree) {
     for id in [Some(tree.program()), tree.warden()].into_iter().flatten() {
