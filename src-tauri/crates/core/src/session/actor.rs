@@ -60,8 +60,8 @@ fn far() -> tokio::time::Instant {
 }
 
 async fn open_ahead(cell: &Arc<Cell>, epoch: u64) {
-    let Some(interrupt) = cell.interruption(epoch) else { return };
-    match opening::prepare(cell, Deadline::after(OPEN_AHEAD), &interrupt).await {
+    let Some(life) = cell.life(epoch) else { return };
+    match opening::prepare(cell, Deadline::after(OPEN_AHEAD), &life).await {
         Ok(_) => save(cell).await,
         // A prompt or a stop is next; they know what to do.
         Err(Problem::Interrupted) => give_up(cell).await,
@@ -82,19 +82,20 @@ async fn send_prompt(cell: &Arc<Cell>, mut job: Job) {
         Err(problem) => {
             let error = match problem {
                 Problem::Interrupted => {
-                    drop_claim(cell);
+                    drop_claim(cell, &job.turn);
                     give_up(cell).await;
                     Error::failed("the prompt was cancelled before it reached the agent")
                 }
                 Problem::Failed(error) => {
-                    drop_claim(cell);
+                    drop_claim(cell, &job.turn);
                     if cell.lock().state.running().is_none() {
                         fail(cell, &error).await;
                     }
                     error
                 }
             };
-            if queued {
+            let began = cell.lock().state.last.as_deref() == Some(job.turn.as_str());
+            if queued && !began {
                 // It was accepted: its end has to be told.
                 unsent(cell, &job, super::state::ERROR, &error.message).await;
             }
@@ -107,9 +108,9 @@ async fn send_prompt(cell: &Arc<Cell>, mut job: Job) {
     }
 }
 
-fn drop_claim(cell: &Cell) {
+fn drop_claim(cell: &Cell, turn: &str) {
     let mut inner = cell.lock();
-    cell.apply(&mut inner, Event::ClaimDropped);
+    cell.apply(&mut inner, Event::ClaimDropped(turn.to_owned()));
 }
 
 /// The opening was interrupted: what is not open is closed again.

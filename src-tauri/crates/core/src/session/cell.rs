@@ -4,19 +4,19 @@
 
 use super::{
     AgentSpec, Prompt,
-    permission::{allowed_by, is_offered},
+    conversation::OpenAsk,
     records::Kept,
     state::{CANCELLED, Effect, Event, Outcome, Phase, State},
 };
 use crate::{
     Error, Result,
     bridge::{Bridge, ServerSpec},
-    engine::{Conversation, Engine, EngineKey, Engines},
-    events::{Events, now},
+    engine::{Engine, EngineKey, Engines},
+    events::Events,
     wire::*,
 };
-use gantry_acp::{PeerError, PermissionAsk};
-use gantry_store::{Store, TurnRow, UpdateRow};
+use gantry_acp::PeerError;
+use gantry_store::{Store, TurnRow};
 use gantry_supervisor::{Deadline, Scope};
 use serde_json::Value;
 use std::{
@@ -35,8 +35,6 @@ use tokio_util::sync::CancellationToken;
 pub(super) const CANCEL_GRACE: Duration = Duration::from_secs(3);
 /// Prompts that may wait for a running turn.
 const MOST_QUEUED: usize = 32;
-/// Tool calls of a turn whose kind is remembered, for requests that do not repeat it.
-const MOST_KINDS: usize = 1000;
 
 /// What all sessions share.
 pub(super) struct Deps {
@@ -81,12 +79,6 @@ pub(super) enum Chore {
     Save,
 }
 
-/// An open permission request.
-struct OpenAsk {
-    view: PermissionView,
-    ask: PermissionAsk,
-}
-
 /// What the ACP session was opened with.
 pub(super) type Handover = Vec<(String, Via, Value)>;
 
@@ -121,10 +113,10 @@ pub(super) struct Inner {
     /// The agent has heard nothing of it yet: the system prompt goes first.
     pub(super) fresh: bool,
     pub(super) readiness: Vec<ServerReadiness>,
-    commands: Vec<Value>,
-    asks: BTreeMap<u64, OpenAsk>,
-    asked: u64,
-    kinds: HashMap<String, String>,
+    pub(super) commands: Vec<Value>,
+    pub(super) asks: BTreeMap<u64, OpenAsk>,
+    pub(super) asked: u64,
+    pub(super) kinds: HashMap<String, String>,
     /// `None` until they were read from the store.
     pub(super) counters: Option<Counters>,
     pub(super) turn_row: Option<TurnRow>,
@@ -134,6 +126,9 @@ pub(super) struct Inner {
     pub(super) doing: bool,
     /// When a cancelled turn is over whatever the agent does.
     force_at: Option<Instant>,
+    /// Ends with the next stop.
+    life: CancellationToken,
+    /// Of the claimed prompt; ends with `life`, or with a cancel.
     interrupt: CancellationToken,
     epoch: u64,
     stopping: Option<watch::Sender<Option<SessionStopped>>>,
@@ -192,6 +187,7 @@ impl Cell {
                 chores: VecDeque::new(),
                 doing: false,
                 force_at: None,
+                life: CancellationToken::new(),
                 interrupt: CancellationToken::new(),
                 epoch: 0,
                 stopping: None,
@@ -278,18 +274,6 @@ impl Cell {
         self.wake.notify_one();
     }
 
-    fn cancel_asks(&self, inner: &mut Inner, why: &str) {
-        for open in std::mem::take(&mut inner.asks).into_values() {
-            open.ask.cancel();
-            self.deps.events.publish(Happening::PermissionResolved {
-                session: self.id.clone(),
-                request: open.view.request,
-                outcome: CANCELLED.to_owned(),
-                reason: Some(why.to_owned()),
-            });
-        }
-    }
-
     /// Takes a prompt on, or lets it wait.
     pub(super) fn claim(
         &self,
@@ -303,7 +287,7 @@ impl Cell {
         let turn = uuid::Uuid::now_v7().to_string();
         let epoch = inner.epoch;
         if inner.state.is_free() && inner.queue.is_empty() {
-            inner.interrupt = CancellationToken::new();
+            inner.interrupt = inner.life.child_token();
             self.apply(&mut inner, Event::Claimed(turn.clone()));
             let job = Job { turn, prompt, epoch, reply: Some(reply) };
             return Ok(Claim::Next(Box::new(job)));
@@ -335,7 +319,7 @@ impl Cell {
             return None;
         }
         let job = inner.queue.pop_front()?;
-        inner.interrupt = CancellationToken::new();
+        inner.interrupt = inner.life.child_token();
         self.apply(&mut inner, Event::Claimed(job.turn.clone()));
         Some(Box::new(job))
     }
@@ -384,7 +368,10 @@ impl Cell {
         let (sender, result) = watch::channel(None);
         inner.stopping = Some(sender);
         inner.epoch += 1;
-        inner.interrupt.cancel();
+        std::mem::take(&mut inner.life).cancel();
+        if let Some(turn) = inner.state.claim.clone() {
+            self.apply(&mut inner, Event::ClaimDropped(turn));
+        }
         for job in std::mem::take(&mut inner.queue) {
             let description = "the session was stopped before this prompt was sent".to_owned();
             self.chore(
@@ -402,11 +389,16 @@ impl Cell {
         }
     }
 
-    /// What interrupts the opening for a prompt or an [`Command::Open`] of this
-    /// epoch; `None` when a stop came since.
+    /// What interrupts the way of a claimed prompt; `None` when a stop came since.
     pub(super) fn interruption(&self, epoch: u64) -> Option<CancellationToken> {
         let inner = self.lock();
         (inner.epoch == epoch).then(|| inner.interrupt.clone())
+    }
+
+    /// What interrupts an [`Command::Open`]; `None` when a stop came since.
+    pub(super) fn life(&self, epoch: u64) -> Option<CancellationToken> {
+        let inner = self.lock();
+        (inner.epoch == epoch).then(|| inner.life.clone())
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -416,36 +408,6 @@ impl Cell {
     /// From now on nothing can be sent in it.
     pub(super) fn mark_deleted(&self) {
         self.lock().deleted = true;
-    }
-
-    /// Answers a permission request.
-    pub(super) fn permit(&self, request: &str, option: &str) -> Result<()> {
-        let mut inner = self.lock();
-        let found = inner.asks.iter().find(|(_, open)| open.view.request == request);
-        let Some((&number, open)) = found else {
-            return Err(Error::not_found(format!(
-                "there is no open permission request `{request}` in this session; it may have been answered"
-            )));
-        };
-        if !is_offered(&open.view.options, option) {
-            return Err(Error::invalid(format!("`option`: `{option}` was not offered")));
-        }
-        if let Some(open) = inner.asks.remove(&number) {
-            open.ask.select(option);
-        }
-        inner.kept.last_activity = now();
-        self.deps.events.publish(Happening::PermissionResolved {
-            session: self.id.clone(),
-            request: request.to_owned(),
-            outcome: option.to_owned(),
-            reason: None,
-        });
-        let before = inner.state.clone();
-        self.apply(&mut inner, Event::Answered(request.to_owned()));
-        if inner.state == before {
-            self.announce(&inner);
-        }
-        Ok(())
     }
 
     /// The agent answered a prompt.
@@ -561,105 +523,5 @@ impl Inner {
     /// Whether it holds an engine or may hold servers.
     pub(super) fn is_closed(&self) -> bool {
         self.engine.is_none() && matches!(self.state.phase, Phase::Closed(_))
-    }
-
-    /// Remembers what kind of tool call this is.
-    fn note_kind(&mut self, update: &Value) {
-        let text = |key| update.get(key).and_then(Value::as_str);
-        if let (Some(id), Some(kind)) = (text("toolCallId"), text("kind"))
-            && self.kinds.len() < MOST_KINDS
-        {
-            self.kinds.insert(id.to_owned(), kind.to_owned());
-        }
-    }
-}
-
-impl Conversation for Cell {
-    fn update(&self, update: Value) {
-        let kind =
-            update.get("sessionUpdate").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut inner = self.lock();
-        let turn = inner.state.turn_of(&kind).map(str::to_owned);
-        let at = now();
-        inner.kept.last_activity = at;
-        if let Some(counters) = &mut inner.counters {
-            counters.seq += 1;
-            self.deps.store.append_updates(vec![UpdateRow {
-                session_id: self.id.clone(),
-                turn_id: turn.clone(),
-                seq: counters.seq,
-                at,
-                json: update.to_string(),
-            }]);
-        }
-        let mut news = false;
-        match kind.as_str() {
-            "tool_call" | "tool_call_update" => inner.note_kind(&update),
-            "available_commands_update" => {
-                if let Some(Value::Array(commands)) = update.get("availableCommands") {
-                    inner.commands.clone_from(commands);
-                    news = true;
-                }
-            }
-            "session_info_update" if !inner.kept.titled => {
-                if let Some(title) = update.get("title").and_then(Value::as_str) {
-                    inner.kept.title = super::title_from(title);
-                    self.chore(&mut inner, Chore::Save);
-                    news = true;
-                }
-            }
-            _ => {}
-        }
-        // Published under the lock: events keep the order of what they tell.
-        self.deps.events.publish(Happening::Update { session: self.id.clone(), turn, update });
-        if news {
-            self.announce(&inner);
-        }
-    }
-
-    fn permission(&self, ask: PermissionAsk) {
-        let mut inner = self.lock();
-        if inner.state.refuses_asks() {
-            // Some agents ask after the cancel.
-            return ask.cancel();
-        }
-        let text = |key: &str| ask.tool_call.get(key).and_then(Value::as_str);
-        let known = text("toolCallId").and_then(|id| inner.kinds.get(id));
-        let kind = text("kind").or_else(|| known.map(String::as_str));
-        if let Some(option) = allowed_by(inner.kept.policy, kind, &ask.options) {
-            tracing::debug!(session = self.id, kind, option, "allowed by the session's policy");
-            return ask.select(&option);
-        }
-        inner.asked += 1;
-        let number = inner.asked;
-        let request = format!("permission-{number}");
-        let view = PermissionView {
-            request: request.clone(),
-            turn: inner.state.running().map(str::to_owned),
-            tool_call: ask.tool_call.clone(),
-            options: ask.options.clone(),
-            asked_at: now(),
-        };
-        inner.asks.insert(number, OpenAsk { view: view.clone(), ask });
-        self.deps
-            .events
-            .publish(Happening::PermissionRequested { session: self.id.clone(), permission: view });
-        let before = inner.state.clone();
-        self.apply(&mut inner, Event::Asked(request));
-        if inner.state == before {
-            // Asked outside of a turn.
-            self.announce(&inner);
-        }
-    }
-
-    fn engine_gone(&self, engine: u64, why: &str) {
-        let mut inner = self.lock();
-        if inner.engine.as_ref().is_none_or(|mine| mine.number() != engine) {
-            return;
-        }
-        inner.engine = None;
-        inner.open = None;
-        inner.lost_engine = true;
-        self.apply(&mut inner, Event::EngineGone(why.to_owned()));
     }
 }

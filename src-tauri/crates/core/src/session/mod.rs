@@ -11,6 +11,7 @@
 
 mod actor;
 mod cell;
+mod conversation;
 mod history;
 mod opening;
 mod permission;
@@ -243,7 +244,14 @@ impl Sessions {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(cell.id.clone(), cell.clone());
-        cell.announce(&cell.lock());
+        {
+            let mut inner = cell.lock();
+            if new.open_now {
+                cell.apply(&mut inner, state::Event::OpeningBegan);
+            } else {
+                cell.announce(&inner);
+            }
+        }
         if new.open_now {
             self.command(&cell, Command::Open { epoch: cell.epoch() }).await?;
         }

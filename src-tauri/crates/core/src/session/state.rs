@@ -48,7 +48,7 @@ pub(super) enum Event {
     /// A prompt is to be sent.
     Claimed(String),
     /// It will not be sent after all.
-    ClaimDropped,
+    ClaimDropped(String),
     /// Its opening begins.
     OpeningBegan,
     /// The agent has opened it.
@@ -181,20 +181,19 @@ impl State {
         let mut effects = Vec::new();
         match event {
             Event::Claimed(turn) if self.is_free() => self.claim = Some(turn),
-            Event::ClaimDropped => self.claim = None,
+            Event::ClaimDropped(turn) => self.drop_claim(&turn),
             Event::OpeningBegan if matches!(self.phase, Phase::Closed(_)) => {
                 self.phase = Phase::Opening;
             }
             Event::Opened if !self.is_open() => self.phase = Phase::Idle,
             Event::OpeningFailed(why) if self.running().is_none() => {
                 self.phase = Phase::Closed(Closed::Failed(why));
-                self.claim = None;
                 self.lingering = None;
                 effects.push(Effect::CancelAsks);
                 effects.push(Effect::Release);
             }
             Event::Prompted(turn) if self.phase == Phase::Idle => {
-                self.claim = None;
+                self.drop_claim(&turn);
                 self.last = Some(turn.clone());
                 self.lingering = self.lingering.filter(|lingering| !lingering.overtaken);
                 self.phase = Phase::Prompting { turn, asks: BTreeSet::new() };
@@ -245,6 +244,13 @@ impl State {
             _ => {}
         }
         (self, effects)
+    }
+
+    /// A claim that came after this one stays.
+    fn drop_claim(&mut self, turn: &str) {
+        if self.claim.as_deref() == Some(turn) {
+            self.claim = None;
+        }
     }
 
     fn replied(&mut self, turn: &str, outcome: Outcome, effects: &mut Vec<Effect>) {
@@ -391,7 +397,7 @@ mod tests {
         let turn = || prop::sample::select(vec!["t1", "t2", "t3"]).prop_map(str::to_owned);
         prop_oneof![
             turn().prop_map(Event::Claimed),
-            Just(Event::ClaimDropped),
+            turn().prop_map(Event::ClaimDropped),
             Just(Event::OpeningBegan),
             Just(Event::Opened),
             Just(Event::OpeningFailed("x".into())),

@@ -19,7 +19,6 @@ const CLOSE: Duration = Duration::from_millis(500);
 pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped {
     {
         let mut inner = cell.lock();
-        cell.apply(&mut inner, Event::ClaimDropped);
         cell.apply(&mut inner, Event::Cancel);
     }
     let _ = deadline.or_after(TURN).bound(turn_over(cell)).await;

@@ -180,3 +180,31 @@ async fn a_stop_during_the_opening_works_and_the_prompt_says_why() {
     }
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_interrupts_an_opening_that_a_prompt_waits_for() {
+    let world = World::new().await;
+    let session = world
+        .create_with(|new| {
+            new.servers = Some(vec![world.server("slow", 30.0)]);
+            new.open_now = true;
+        })
+        .await;
+    assert_eq!(world.view(&session).state, SessionState::Starting);
+    let prompting = world.try_prompt(&session, "say hi");
+    let stopping = async {
+        world.until("the engine", || world.view(&session).engine.is_some()).await;
+        let began = std::time::Instant::now();
+        assert!(world.stop(&session).await.engine_stopped || world.marked().is_empty());
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    };
+    let (refused, ()) = futures::future::join(prompting, stopping).await;
+    assert!(refused.unwrap_err().message.contains("before it reached the agent"));
+    assert_eq!(world.view(&session).state, SessionState::Stopped);
+    // A later prompt finds nothing in its way.
+    let mut quick = World::prompt_of("say hi");
+    quick.servers = Some(Some(Vec::new()));
+    let accepted = world.sessions.prompt(&session, quick).await.unwrap();
+    assert_eq!(world.ended(&session, &accepted.turn).await.reason, "end_turn");
+    world.end().await;
+}
