@@ -1,6 +1,6 @@
 //! What can be written behind `gantry`.
 
-use crate::{quit::Quit, serve::Serve, status::Status, stop::Stop};
+use crate::{mcp::McpArgs, quit::Quit, serve::Serve, status::Status, stop::Stop};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use gantry_core::data_dir::DataDir;
 use std::{path::PathBuf, process::ExitCode};
@@ -26,6 +26,8 @@ pub enum Command {
     Serve(Serve),
     /// The built-in agent, speaking ACP on standard input and output
     Agent,
+    /// A stdio MCP server in front of others
+    Mcp(McpArgs),
     /// What the running Gantry is doing
     Status(Status),
     /// Stop a session, or all of them

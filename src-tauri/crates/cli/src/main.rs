@@ -4,7 +4,9 @@
 mod agent;
 mod arguments;
 mod failure;
+mod mcp;
 mod quit;
+mod recall;
 mod remote;
 mod serve;
 mod status;
@@ -39,6 +41,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Serve(options) => Box::pin(serve::run(options)).await,
         Command::Agent => Ok(Box::pin(agent::run()).await),
+        Command::Mcp(options) => Ok(Box::pin(mcp::run(options)).await),
         Command::Status(options) => status::run(options).await,
         Command::Stop(options) => stop::run(options).await,
         Command::Quit(options) => quit::run(options).await,

@@ -27,12 +27,14 @@ pub use args::McpArgs;
 use args::Task;
 use config::Server;
 use front::Front;
+use gantry_core::{data_dir::DataDir, logging::LOG_VARIABLE};
 use gantry_mcp::{Hub, Line};
 use gantry_supervisor::{Deadline, Scope, Supervisor, warden_beside_us};
 use shutdown::{BUDGET, Cause, Gate, Shutdown, Step, Steps};
 use std::io::Write;
 use stdio::{Input, Output};
 use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
 use upstream::{Fate, Upstream};
 
 const PROGRAM: &str = "gantry mcp";
@@ -43,9 +45,12 @@ const PROGRAM: &str = "gantry mcp";
 /// It leaves no task behind, but a thread that waits for standard input: end
 /// the program by returning from `main`.
 pub async fn run(args: McpArgs) -> u8 {
+    start_log();
     match args.task() {
         Ok(Task::Recall) => recall(args).await,
-        Ok(Task::Serve(servers)) => serve(servers, args.url.is_none()).await,
+        Ok(Task::Serve(servers)) => {
+            serve(servers, args.config.is_some() || args.config_file.is_some()).await
+        }
         Err(why) => {
             complain(&format!("gantry: mcp: {why}"));
             2
@@ -53,9 +58,27 @@ pub async fn run(args: McpArgs) -> u8 {
     }
 }
 
-async fn recall(_args: McpArgs) -> u8 {
-    complain("gantry: mcp: recall is not part of this program yet");
-    1
+async fn recall(args: McpArgs) -> u8 {
+    match DataDir::choose(args.data_dir.as_deref()) {
+        Some(data) => crate::recall::run(data.root).await,
+        None => {
+            complain("gantry: mcp: there is no data directory; name one with --data-dir");
+            3
+        }
+    }
+}
+
+/// The log goes to standard error, and only what matters: the client may show it to its user.
+fn start_log() {
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        // Else a standard error that is closed would end us with a panic.
+        .log_internal_errors(false);
+    // Somebody may have started one already.
+    let _ = log.try_init();
 }
 
 /// A line on standard error; one that is closed changes nothing.
