@@ -147,8 +147,10 @@ impl Bridge {
     pub fn resolve(&self, token: &str, server: &str) -> std::result::Result<Endpoint, Unresolved> {
         let registry = self.shared.registry();
         if registry.instance_token.as_ref().is_some_and(|own| own.is(token)) {
+            let named = |spec: &&ServerSpec| spec::is_named(&spec.name, server);
+            let spec = registry.saved.iter().find(named).ok_or(Unresolved::UnknownServer)?;
             let slot = registry
-                .slot_of(server)
+                .slot_of(&spec.name)
                 .filter(|slot| slot.place.follows_saved() && slot.config.enabled);
             let slot = slot.ok_or(Unresolved::UnknownServer)?;
             return Ok(Endpoint { hub: slot.handle.hub.clone(), session: None });
@@ -160,7 +162,7 @@ impl Bridge {
             .find(|(_, session)| session.token.key() == key_of(token))
             .filter(|(_, session)| session.token.is(token))
             .ok_or(Unresolved::BadToken)?;
-        let attached = session.attached.iter().find(|(name, _)| name == server);
+        let attached = session.attached.iter().find(|(name, _)| spec::is_named(name, server));
         let slot = match attached {
             Some((_, Attached::Slot(slot))) => registry.slots.get(slot),
             _ => None,

@@ -188,7 +188,7 @@ pub(super) enum Attached {
     /// A server that we run.
     Slot(SlotId),
     /// One that the agent reaches itself.
-    Remote(ServerSpec),
+    Remote(Box<ServerSpec>),
 }
 
 /// What a change of a session's servers brought about.
@@ -341,7 +341,7 @@ impl Shared {
         let mut attached = Vec::with_capacity(specs.len());
         for spec in specs {
             let what = if super::spec::is_remote(&spec.config) {
-                Attached::Remote(spec.clone())
+                Attached::Remote(Box::new(spec.clone()))
             } else {
                 Attached::Slot(self.find_or_create(registry, session, &spec, follows))
             };

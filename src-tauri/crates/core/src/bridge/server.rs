@@ -87,6 +87,8 @@ pub(super) struct Server {
     /// Must have ended before the next launch.
     after: Vec<Ending>,
     endings: Vec<oneshot::Sender<Option<Ended>>>,
+    /// Said once everything that follows from an ending can be seen.
+    answers: Vec<(oneshot::Sender<Option<Ended>>, Option<Ended>)>,
     launches: Vec<oneshot::Sender<()>>,
 }
 
@@ -146,6 +148,7 @@ impl Server {
             sender,
             after: Vec::new(),
             endings: Vec::new(),
+            answers: Vec::new(),
             launches: Vec::new(),
         };
         shared.scope.spawn(format!("server {name}"), server.run(inbox));
@@ -164,7 +167,11 @@ impl Server {
                     if alarm.is_some() => Input::Report(Event::Tick),
             };
             self.take(input);
-            if self.life.state == State::Stopped && self.shared.retire(self.id) {
+            let gone = self.life.state == State::Stopped && self.shared.retire(self.id);
+            for (waiter, ended) in self.answers.drain(..) {
+                let _ = waiter.send(ended);
+            }
+            if gone {
                 return;
             }
         }
@@ -214,7 +221,7 @@ impl Server {
         if self.life.process().is_some() {
             self.endings.push(waiter);
         } else {
-            let _ = waiter.send(None);
+            self.answers.push((waiter, None));
         }
     }
 
@@ -300,15 +307,13 @@ impl Server {
             facts.pid = None;
             facts.tree = None;
         });
-        // Waiters first: they asked about this process, not about what follows it.
+        // They asked about this process, not about one that follows it.
         self.answer_endings(Some(&ended));
         self.turn(Event::Ended { generation, detail, left });
     }
 
     fn answer_endings(&mut self, ended: Option<&Ended>) {
-        for waiter in self.endings.drain(..) {
-            let _ = waiter.send(ended.cloned());
-        }
+        self.answers.extend(self.endings.drain(..).map(|waiter| (waiter, ended.cloned())));
     }
 
     /// Tells the hub what calls may expect while there is no connection.

@@ -66,9 +66,23 @@ pub(super) fn usable(specs: &[ServerSpec]) -> Vec<ServerSpec> {
 /// Left as they are in a path segment.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
+/// Put before a name of dots only: as a path segment `..` would be folded
+/// away, percent-encoded or not.
+const DOTS: char = '~';
+
 /// The bridge URL of a server.
 pub(super) fn url_of(base_url: &str, name: &str) -> String {
-    format!("{base_url}/mcp/{}", utf8_percent_encode(name, SEGMENT))
+    let guard = if is_dots(name) { DOTS.to_string() } else { String::new() };
+    format!("{base_url}/mcp/{guard}{}", utf8_percent_encode(name, SEGMENT))
+}
+
+/// Whether a decoded path segment of a bridge URL means this server.
+pub(super) fn is_named(name: &str, segment: &str) -> bool {
+    name == segment || (is_dots(name) && segment.strip_prefix(DOTS) == Some(name))
+}
+
+fn is_dots(name: &str) -> bool {
+    name.bytes().all(|byte| byte == b'.')
 }
 
 /// A configuration as it may be shown: values of environment and headers that
@@ -145,6 +159,8 @@ mod tests {
     fn names_become_one_path_segment() {
         let base = "http://127.0.0.1:1";
         assert_eq!(url_of(base, "a/b"), "http://127.0.0.1:1/mcp/a%2Fb");
+        assert_eq!(url_of(base, ".."), "http://127.0.0.1:1/mcp/~..");
+        assert!(is_named("..", "~..") && is_named("..", "..") && !is_named("x", "~x"));
         assert_eq!(url_of(base, "100%"), "http://127.0.0.1:1/mcp/100%25");
         assert_eq!(url_of(base, "Fetch 网"), "http://127.0.0.1:1/mcp/Fetch%20%E7%BD%91");
     }

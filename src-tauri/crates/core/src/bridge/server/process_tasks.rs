@@ -9,12 +9,13 @@ use super::{Input, Live, Server, lost};
 use gantry_mcp::Phase;
 use gantry_supervisor::{Cause, Deadline};
 use std::{
+    io,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, ReadBuf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{OwnedSemaphorePermit, oneshot},
     time::Instant,
 };
@@ -116,9 +117,9 @@ impl Server {
         let sender = self.sender.clone();
         let (tree, over, read_out, stderr) =
             (live.tree.clone(), live.over.clone(), live.read_out.clone(), live.stderr.clone());
-        let (rest, left_over) = oneshot::channel();
-        let reader = Drained { reader: Some(started.stdout), rest: Some(rest) };
-        let mut connection = Box::pin(self.hub.connect(generation, reader, started.stdin));
+        let (reader, left_reader) = Lent::new(started.stdout);
+        let (writer, left_writer) = Lent::new(started.stdin);
+        let mut connection = Box::pin(self.hub.connect(generation, reader, writer));
         let mut phase = self.hub.phase();
         let crowd = Instant::now() + CROWD;
         let carry = async move {
@@ -144,8 +145,10 @@ impl Server {
             settled(&*stderr).await;
             let _ = sender.send(Input::Report(Event::Lost { generation, why }));
             // Nobody reads its output now, but it may still write while it ends; a
-            // broken pipe would take its last steps from it.
-            if let Ok(mut reader) = left_over.await {
+            // broken pipe would take its last steps from it. And its input is closed by who
+            // ends its tree, after a look at the members, not by the hub's letting go.
+            let _input = left_writer.await;
+            if let Ok(mut reader) = left_reader.await {
                 let mut nowhere = tokio::io::sink();
                 tokio::select! {
                     _ = tokio::io::copy(&mut reader, &mut nowhere) => {}
@@ -227,30 +230,64 @@ async fn settled(stderr: &dyn Tail) {
     }
 }
 
-/// A server's output that is handed back when its reader lets go of it.
-struct Drained {
-    reader: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    rest: Option<oneshot::Sender<Box<dyn AsyncRead + Send + Unpin>>>,
+/// A stream that is handed back when its borrower lets go of it.
+struct Lent<T> {
+    stream: Option<T>,
+    back: Option<oneshot::Sender<T>>,
 }
 
-impl AsyncRead for Drained {
+impl<T> Lent<T> {
+    fn new(stream: T) -> (Self, oneshot::Receiver<T>) {
+        let (back, receiver) = oneshot::channel();
+        (Self { stream: Some(stream), back: Some(back) }, receiver)
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Lent<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        match &mut self.reader {
-            Some(reader) => Pin::new(reader).poll_read(context, buffer),
+    ) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_read(context, buffer),
             None => Poll::Ready(Ok(())),
         }
     }
 }
 
-impl Drop for Drained {
+impl<T: AsyncWrite + Unpin> AsyncWrite for Lent<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_write(context, buffer),
+            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_flush(context),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_shutdown(context),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        if let (Some(reader), Some(rest)) = (self.reader.take(), self.rest.take()) {
+        if let (Some(stream), Some(back)) = (self.stream.take(), self.back.take()) {
             // Nobody waits for it once everything is over.
-            let _ = rest.send(reader);
+            let _ = back.send(stream);
         }
     }
 }
