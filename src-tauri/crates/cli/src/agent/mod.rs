@@ -60,10 +60,6 @@ pub async fn run() -> u8 {
         }
     };
     let mut code = 0;
-    if let Err(error) = served {
-        wire::tell(&format!("gantry: agent: the connection to the client broke: {error}"));
-        code = 1;
-    }
 
     let deadline = Deadline::after(END);
     sessions.close_all(deadline).await;
@@ -80,8 +76,13 @@ pub async fn run() -> u8 {
     if !tasks.is_empty() {
         tracing::warn!(?tasks, "tasks did not end by themselves");
     }
-    // What was said last must arrive, unless the client reads no more.
-    let _ = deadline.bound(stdio.written).await;
+    // What was said last must arrive, unless the client reads no more; that is how
+    // one that was killed looks, and is no failure of ours.
+    let written = deadline.bound(stdio.written).await;
+    if let (Err(error), false) = (served, matches!(written, Ok(Ok(false)))) {
+        wire::tell(&format!("gantry: agent: the connection to the client broke: {error}"));
+        code = 1;
+    }
     code
 }
 

@@ -20,9 +20,9 @@ pub(super) struct Stdio {
     pub(super) input: mpsc::Receiver<io::Result<String>>,
     /// Lines without their ends. Fails when nobody can be told any more.
     pub(super) output: mpsc::Sender<String>,
-    /// Resolves when everything that was put into `output` is written, after
-    /// the last `output` is dropped.
-    pub(super) written: oneshot::Receiver<()>,
+    /// Resolves after the last `output` is dropped: true when everything that was put
+    /// into it is written, false when the client stopped reading before.
+    pub(super) written: oneshot::Receiver<bool>,
 }
 
 /// Starts the threads.
@@ -38,15 +38,16 @@ pub(super) fn stdio() -> io::Result<Stdio> {
     let (done, written) = oneshot::channel();
     std::thread::Builder::new().name("gantry-stdout".into()).spawn(move || {
         let mut stdout = io::stdout().lock();
+        let mut all = true;
         while let Some(mut line) = queue.blocking_recv() {
             line.push('\n');
-            // A client that is gone shows as end of input, too; the queue closes and whoever
-            // writes is told.
             if stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+                // The queue closes, and whoever writes is told.
+                all = false;
                 break;
             }
         }
-        let _ = done.send(());
+        let _ = done.send(all);
     })?;
     Ok(Stdio { input, output, written })
 }

@@ -373,3 +373,33 @@ async fn sessions_work_side_by_side() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_withdrawn_prompt_ends_its_turn() {
+    with_server(json!([tool("wait", true)]), async |desk, server| {
+        let session = desk.open(vec![declared("s", server)]).await;
+        let prompt = PromptRequest::new(session.clone(), vec!["/call wait".into()]);
+        let sent = desk.agent.send_request(prompt);
+        server.saw("tools/call").await;
+        sent.cancel().unwrap();
+        let answer = sent.block_task().await.unwrap();
+        assert_eq!(answer.stop_reason, StopReason::Cancelled);
+        server.saw("notifications/cancelled").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_client_may_go_in_the_middle_of_a_call() {
+    // That nothing is left is checked at the end of every test.
+    with_server(json!([tool("wait", true), tool("write", false)]), async |desk, server| {
+        for prompt in ["/call wait", "/call write"] {
+            let session = desk.open(vec![declared("s", server)]).await;
+            let prompt = PromptRequest::new(session, vec![prompt.into()]);
+            desk.agent.send_request(prompt).detach();
+        }
+        server.saw("tools/call").await;
+        desk.asked.clone().wait_for(|asked| !asked.is_empty()).await.unwrap();
+    })
+    .await;
+}
