@@ -107,3 +107,8 @@ fn spec_with(name: &str, script: &str, more: Value) -> ServerSpec {
 fn spec(name: &str, script: &str) -> ServerSpec {
     spec_with(name, script, json!({}))
 }
+
+/// Random cases of a test: `PROPTEST_CASES` when it is set.
+fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}

@@ -1,7 +1,7 @@
 //! Servers in memory. How one behaves is the first argument of its
 //! configuration, a list of words: `delay=MS` (before it answers `initialize`),
 //! `silent`, `dies` (at start), `dies-first=N` (its first N starts of that name), `deaf` (answers
-//! no ping), `slow-end=MS`, `missing`, `mark=X` (what it answers to a call).
+//! no ping), `slow-end=MS`, `slow-call=MS`, `missing`, `mark=X` (what it answers to a call).
 
 use super::super::process::{Launcher, Started, Tail, Tree};
 use futures::{FutureExt, future::BoxFuture};
@@ -184,6 +184,8 @@ async fn serve(world: World, pid: u32, script: String, stream: DuplexStream) {
                 ] })
             }
             "tools/call" => {
+                // In the loop, as a server with one thread: no ping is answered meanwhile.
+                tokio::time::sleep(Duration::from_millis(number(&script, "slow-call"))).await;
                 let text = format!("{mark} {pid}");
                 json!({ "content": [{ "type": "text", "text": text }] })
             }

@@ -116,6 +116,44 @@ async fn one_that_answers_no_ping_is_restarted() {
     fixture.close().await;
 }
 
+/// A call may take as long as it likes.
+#[tokio::test(start_paused = true)]
+async fn one_that_works_is_not_restarted_for_a_missed_ping() {
+    let fixture = Fixture::new();
+    let server = spec_with("x", "slow-call=590000", json!({ "persistent": true }));
+    fixture.bridge.configure(vec![server]).await;
+    fixture.until("x", |view| view.state == ServerState::Ready).await;
+    let call = fixture.bridge.call("x", "who", Value::Null);
+    let degraded = fixture.until("x", |view| view.state == ServerState::Degraded);
+    let (answer, degraded) = futures::join!(call, degraded);
+    assert_eq!(answer.unwrap()["content"][0]["text"], "none 1");
+    assert_eq!(degraded.restarts, 0);
+    let view = fixture.until("x", |view| view.state == ServerState::Ready).await;
+    assert_eq!((view.restarts, view.pid), (0, degraded.pid));
+    fixture.close().await;
+}
+
+/// Another filter holds for the sessions that are connected.
+#[tokio::test(start_paused = true)]
+async fn a_changed_filter_keeps_the_connection() {
+    let fixture = Fixture::new();
+    fixture.bridge.configure(vec![spec("x", "mark=m")]).await;
+    fixture.open("s", None).await;
+    let before = fixture.bridge.resolve("instance", "x").unwrap().hub;
+    fixture
+        .bridge
+        .configure(vec![spec_with("x", "mark=m", json!({ "denyTools": ["other"] }))])
+        .await;
+    let view = fixture.until("x", |view| view.state == ServerState::Ready).await;
+    assert_eq!(view.tools, Some(1));
+    let hub = fixture.bridge.resolve("instance", "x").unwrap().hub;
+    assert!(hub.is_same(&before));
+    let limit = Duration::from_secs(60);
+    assert!(hub.call_tool("other", json!({}), limit).await.is_err());
+    assert!(hub.call_tool("who", json!({}), limit).await.is_ok());
+    fixture.close().await;
+}
+
 /// Case N2: a stop at any time during a back-off is final.
 #[tokio::test(start_paused = true)]
 async fn nothing_comes_back_after_a_stop() {

@@ -77,7 +77,7 @@ fn carry_out(fixture: &Fixture, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(150), ..ProptestConfig::default() })]
 
     /// Never two processes for one slot, the wanted ones run in the end, and after the
     /// end there are none.
