@@ -107,7 +107,13 @@ async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
         let (fate, seen) = watch::channel(Fate::Starting);
         fates.push((name.clone(), seen));
         hubs.push(hub.clone());
-        drop(scope.spawn(format!("clock of {name}"), hub.clock()));
+        let (clock, ending) = (hub.clock(), scope.cancelled());
+        drop(scope.spawn(format!("clock of {name}"), async move {
+            tokio::select! {
+                () = clock => {}
+                () = ending => {}
+            }
+        }));
         let (supervisor, stop) = (supervisor.clone(), stop.clone());
         let upstream = Upstream { server, hub, fate, supervisor, stop };
         drop(keepers.spawn(name, upstream.keep()));
