@@ -44,24 +44,21 @@ export function httpBackend(): Backend {
     return response;
   }
 
-  async function stream(listener: Listener, signal: AbortSignal): Promise<void> {
+  /** Delivers what comes until the stream ends, and throws why it did. */
+  async function stream(listener: Listener, signal: AbortSignal): Promise<never> {
     const response = await request('/events', { signal, headers: { accept: 'text/event-stream' } });
     if (!response.ok || response.body === null) {
       throw new BackendError(UNREACHABLE, `The event stream answered ${response.status}.`);
     }
-    let stale = false;
     const feed = sseParser(({ event, data }) => {
-      if (stale || signal.aborted) return;
-      if (event === 'resync') {
-        stale = true;
-        return;
-      }
+      if (signal.aborted) return;
       let value: unknown;
       try {
         value = JSON.parse(data);
       } catch {
-        return; // A ping or something that we do not know.
+        return; // Something that we do not know.
       }
+      // After a gap the host says `resync` and sends another snapshot.
       if (event === 'snapshot') listener.snapshot(value as Snapshot);
       else if (isEvent(value)) listener.event(value);
     });
@@ -71,7 +68,6 @@ export function httpBackend(): Backend {
         const { value, done } = await reader.read();
         if (done) break;
         feed(value);
-        if (stale) return; // Connecting again brings a fresh snapshot.
       }
     } finally {
       reader.cancel().catch(() => {});
@@ -114,7 +110,6 @@ export function httpBackend(): Backend {
         clearTimeout(timer);
         try {
           await stream(counting, end.signal);
-          if (!end.signal.aborted) void connect();
         } catch (thrown) {
           if (end.signal.aborted) return;
           const error = asBackendError(thrown);

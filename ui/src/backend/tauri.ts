@@ -8,6 +8,9 @@ type Delivery =
   | { kind: 'event'; event: Event }
   | { kind: 'resync' };
 
+/** Pause before a channel that was refused is asked for again, in milliseconds. */
+const PAUSE = 1000;
+
 /** The backend of the desktop window: four commands of the shell. */
 export function tauriBackend(): Backend {
   return {
@@ -37,7 +40,7 @@ export function tauriBackend(): Backend {
           if (generation !== current) return;
           const error = asBackendError(thrown);
           listener.lost(new BackendError(UNREACHABLE, error.message, error.detail));
-          setTimeout(() => generation === current && connect(), 1000);
+          setTimeout(() => generation === current && connect(), PAUSE);
         });
       };
       connect();

@@ -33,6 +33,8 @@ export function wordsOf(server: ServerView, now: () => number): string {
       return t('server.state.restarting', { span: running(now() - server.since) });
     case 'ready':
     case 'degraded': {
+      // The core shows a server that is being ended like this, with its process still there.
+      if (server.error === 'stopping') return t('server.stopping');
       const words = [t(`server.state.${server.state}`)];
       if (server.tools !== null) words.push(t('tools', { n: server.tools }));
       if (server.state === 'ready' && server.ready_ms !== null) words.push(span(server.ready_ms));

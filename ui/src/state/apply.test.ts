@@ -313,6 +313,14 @@ describe('the rest of the state', () => {
     expect(state).toMatchObject({ agentsRevision: 1, shutdown: 'doors', seq: 7 });
   });
 
+  it('tells a saved server from a variant that a session brought', () => {
+    let state = applySnapshot(EMPTY, aSnapshot({ servers: [aServer({ state: 'ready' })] }));
+    state = play(state, recording(1, { type: 'server_changed', server: aServer({ saved: false, state: 'starting' }) }));
+    expect(state.servers).toMatchObject([{ saved: true, state: 'ready' }, { saved: false, state: 'starting' }]);
+    state = play(state, recording(2, { type: 'server_removed', name: 'everything' }, { type: 'server_changed', server: aServer({ state: 'ready' }) }));
+    expect(state.servers).toMatchObject([{ saved: true, state: 'ready' }]);
+  });
+
   it('takes each event once', () => {
     const events = recording(1, started('t1', 1), chunk('t1', 'once'));
     const state = play(opened(), [...events, ...events]);

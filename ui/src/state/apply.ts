@@ -34,8 +34,13 @@ export function apply(state: State, event: Event): State {
   const next = { ...state, seq: event.seq };
   switch (event.type) {
     case 'server_changed':
-      return { ...next, servers: put(state.servers, event.server, (server) => server.name === event.server.name) };
+      // A session may have brought a variant of a saved server under the same name.
+      return {
+        ...next,
+        servers: put(state.servers, event.server, ({ name, saved }) => name === event.server.name && saved === event.server.saved),
+      };
     case 'server_removed':
+      // All of that name; what is left of them is announced again.
       return { ...next, servers: state.servers.filter((server) => server.name !== event.name) };
     case 'session_changed':
       return {

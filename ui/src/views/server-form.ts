@@ -1,8 +1,8 @@
 import type { Row } from '../parts/rows';
 import { t } from '../strings';
-import { splitCommandLine } from '../text/commandline';
+import { joinCommandLine, splitCommandLine } from '../text/commandline';
 import { readPasted } from '../text/paste';
-import type { ServerConfig, ServersSave } from '../wire';
+import type { ServerConfig, ServersSave, ServerView } from '../wire';
 
 export type Kind = 'command' | 'url' | 'json';
 
@@ -14,21 +14,47 @@ export interface Form {
   url: string;
   isSse: boolean;
   json: string;
-  env: readonly Row[];
-  headers: readonly Row[];
+  env: Row[];
+  headers: Row[];
   isPersistent: boolean;
+}
+
+/** An empty form, or that of a server that is to be changed. Masked values stay masked: the core knows them. */
+export function formOf(server: ServerView | null): Form {
+  const config = server?.config ?? {};
+  const rows = (record: Record<string, string> | undefined): Row[] =>
+    Object.entries(record ?? {}).map(([key, value]) => ({ key, value }));
+  return {
+    kind: config.url === undefined ? 'command' : 'url',
+    name: server?.name ?? '',
+    command: config.command === undefined ? '' : joinCommandLine([config.command, ...(config.args ?? [])]),
+    url: config.url ?? '',
+    isSse: config.transport === 'sse',
+    json: '',
+    env: rows(config.env),
+    headers: rows(config.headers),
+    isPersistent: config.persistent ?? false,
+  };
 }
 
 /** What the form says, or what is wrong with it in words. */
 export type Read = { servers: ServersSave[] } | { problem: string };
 
-export function readForm(form: Form, taken: ReadonlySet<string>): Read {
+/** `old` is the server that is being changed: its name is not taken, and what the form does not show stays. */
+export function readForm(form: Form, taken: ReadonlySet<string>, old: ServerView | null = null): Read {
   if (form.kind === 'json') return readJson(form.json, taken);
   const name = form.name.trim();
   if (name === '') return { problem: t('form.error.name') };
-  if (taken.has(name)) return { problem: t('form.error.taken', { name }) };
+  if (taken.has(name) && name !== old?.name) return { problem: t('form.error.taken', { name }) };
   const config = form.kind === 'command' ? commandConfig(form) : urlConfig(form);
-  return 'problem' in config ? config : { servers: [{ name, config }] };
+  if ('problem' in config) return config;
+  return { servers: [{ name, config: { ...keep(old?.config), ...config, enabled: old?.enabled ?? true } }] };
+}
+
+/** What the form does not show. Command and address exclude each other, so neither is kept. */
+function keep(config: ServerConfig = {}): ServerConfig {
+  const { command: _, args: __, url: ___, transport: ____, ...rest } = config;
+  return rest;
 }
 
 function readJson(json: string, taken: ReadonlySet<string>): Read {
@@ -54,7 +80,7 @@ function commandConfig(form: Form): ServerConfig | { problem: string } {
   if (!command) return { problem: t('form.error.command') };
   const env = record(form.env);
   if (env === null) return { problem: t('form.error.envKey') };
-  return { command, args, env, enabled: true, persistent: form.isPersistent };
+  return { command, args, env, persistent: form.isPersistent };
 }
 
 function urlConfig(form: Form): ServerConfig | { problem: string } {
@@ -62,7 +88,7 @@ function urlConfig(form: Form): ServerConfig | { problem: string } {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) return { problem: t('form.error.url') };
   const headers = record(form.headers);
   if (headers === null) return { problem: t('form.error.envKey') };
-  return { url, transport: form.isSse ? 'sse' : 'streamable-http', headers, enabled: true };
+  return { url, transport: form.isSse ? 'sse' : 'streamable-http', headers };
 }
 
 /** Rows as a record; empty ones are left out, a value without a name is null. */

@@ -3,7 +3,7 @@ import type { Turn } from '../state/model';
 import { byProject, endsWith, recentProjects } from '../state/groups';
 import { aServer, aSession } from '../state/recordings';
 import { announce } from './announce';
-import { readForm, type Form } from './server-form';
+import { type Form, formOf, readForm } from './server-form';
 import { canStop, stopWords } from './session';
 
 describe('announcements', () => {
@@ -61,6 +61,19 @@ describe('the form of a server', () => {
     const env = [{ key: ' K ', value: ' v ' }, { key: '', value: '' }];
     expect(readForm({ ...form, env }, none)).toEqual({
       servers: [{ name: 'everything', config: { command: 'npx', args: ['-y', 'a b'], env: { K: ' v ' }, enabled: true, persistent: true } }],
+    });
+  });
+
+  it('changes a server without losing what it does not show', () => {
+    const old = aServer({
+      enabled: false,
+      config: { command: 'npx', args: ['-y', 'a b'], env: { KEY: '•••' }, cwd: '/x', allowTools: ['echo'], persistent: true },
+    });
+    const filled = formOf(old);
+    expect(filled).toMatchObject({ kind: 'command', command: 'npx -y "a b"', env: [{ key: 'KEY', value: '•••' }], isPersistent: true });
+    expect(readForm(filled, new Set(['everything']), old)).toEqual({ servers: [{ name: 'everything', config: { ...old.config, enabled: false } }] });
+    expect(readForm({ ...filled, command: 'uvx x' }, new Set(), old)).toMatchObject({
+      servers: [{ config: { command: 'uvx', args: ['x'], cwd: '/x', allowTools: ['echo'] } }],
     });
   });
 
