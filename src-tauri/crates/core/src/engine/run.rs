@@ -10,7 +10,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use tokio::sync::mpsc;
 
 /// How long the warden gives the agent on its own account between TERM and KILL.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(1);
 /// How long what a dead agent wrote last may take to reach us.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long what a failed agent left behind may take to end.

@@ -150,3 +150,21 @@ async fn a_page_of_history_says_whether_there_is_more() {
     assert_eq!(world.sessions.history(nobody).await.unwrap_err().code, ErrorCode::NotFound);
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_thousand_updates_arrive_whole_and_become_one_text() {
+    let world = World::new().await;
+    let session = world.create("http", Vec::new()).await;
+    world.turn(&session, "say warm").await;
+    let began = std::time::Instant::now();
+    let accepted = world.prompt(&session, "count 20000").await;
+    let accepted_after = began.elapsed();
+    // The ring keeps half of them; the end is never dropped.
+    assert_eq!(world.ended(&session, &accepted.turn).await.reason, "end_turn");
+    let took = began.elapsed();
+    println!("accepted after {accepted_after:?}, 20,000 updates in {took:?}");
+    let all: String = (0..20_000).map(|n| format!("{n} ")).collect();
+    assert_eq!(world.texts(&session).await[1], all);
+    println!("history after {:?}", began.elapsed());
+    world.end().await;
+}
