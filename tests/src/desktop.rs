@@ -7,7 +7,9 @@ use crate::{
     instance::{ended, ended_cleanly},
     wait_until,
 };
-use fantoccini::{Client, ClientBuilder, Locator, elements::Element, wd::Capabilities};
+use fantoccini::{
+    Client, ClientBuilder, Locator, elements::Element, error::CmdError, wd::Capabilities,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -272,7 +274,7 @@ impl Driver {
     /// When it cannot be clicked.
     pub async fn click(&self, id: &str) {
         let element = self.see(id).await;
-        element.click().await.unwrap_or_else(|why| panic!("click on {id}: {why}"));
+        within(&format!("click on {id}"), element.click()).await;
     }
 
     /// Replaces the text of a field.
@@ -281,8 +283,8 @@ impl Driver {
     /// When it is no field.
     pub async fn fill(&self, id: &str, text: &str) {
         let element = self.see(id).await;
-        element.clear().await.unwrap_or_else(|why| panic!("clear {id}: {why}"));
-        element.send_keys(text).await.unwrap_or_else(|why| panic!("type into {id}: {why}"));
+        within(&format!("clear {id}"), element.clear()).await;
+        within(&format!("type into {id}"), element.send_keys(text)).await;
     }
 
     /// Types a prompt and sends it with Enter.
@@ -293,7 +295,7 @@ impl Driver {
         self.fill("composer", text).await;
         let enter = char::from(fantoccini::key::Key::Enter).to_string();
         let composer = self.see("composer").await;
-        composer.send_keys(&enter).await.unwrap_or_else(|why| panic!("Enter: {why}"));
+        within("Enter", composer.send_keys(&enter)).await;
     }
 
     /// Waits until the text of an element satisfies `wanted`, and returns it.
@@ -317,7 +319,7 @@ impl Driver {
     /// # Panics
     /// When none can be taken.
     pub async fn picture(&self, stage: &Stage, name: &str) {
-        let png = self.client.screenshot().await.unwrap_or_else(|why| panic!("screenshot: {why}"));
+        let png = within("screenshot", self.client.screenshot()).await;
         let file = stage.path(format!("{name}.png"));
         std::fs::write(&file, png).unwrap_or_else(|why| panic!("{why}"));
         stage.keep(&file);
@@ -338,6 +340,15 @@ impl Driver {
         stage.empty_but(&[driver], Duration::from_secs(2)).await;
         // The session is gone with the program; asking the driver to end it would hang.
         let _ = self.driver.kill().await;
+    }
+}
+
+/// A WebDriver command that succeeds in time.
+async fn within<T>(what: &str, command: impl Future<Output = Result<T, CmdError>>) -> T {
+    match tokio::time::timeout(BOUND, command).await {
+        Ok(Ok(value)) => value,
+        Ok(Err(why)) => panic!("{what}: {why}"),
+        Err(_) => panic!("{what}: no answer within {BOUND:?}"),
     }
 }
 

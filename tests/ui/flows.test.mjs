@@ -47,7 +47,6 @@ test('text streams in, Markdown is shown and what is dangerous in it is not', ()
   onStage('markdown', async (stage) => {
     const { page } = stage;
     await stage.knowFakeAgent();
-    await page.reload();
     await stage.startSession({ agent: 'scripted', permission: 'all' });
     await stage.say(
       [
@@ -71,7 +70,6 @@ test('a permission is answered in its card, and "no" is the reject option', () =
   onStage('permission', async (stage) => {
     const { page } = stage;
     await stage.knowFakeAgent();
-    await page.reload();
     await stage.startSession({ agent: 'scripted', permission: 'ask' });
     await stage.say('PERMISSION');
     const card = page.getByTestId('tool-card').last();
@@ -92,7 +90,6 @@ test('a turn is cancelled and the session goes on', () =>
   onStage('cancel', async (stage) => {
     const { page } = stage;
     await stage.knowFakeAgent();
-    await page.reload();
     await stage.startSession({ agent: 'scripted', permission: 'all' });
     await stage.say('ECHO begun\nHANG');
     await page.getByTestId('cancel-turn').click();
@@ -102,26 +99,27 @@ test('a turn is cancelled and the session goes on', () =>
     assert.match(await (await stage.endOfTurn()).innerText(), /and on/);
   }));
 
-test('an agent that ignores the cancel can be forced', () =>
-  onStage('force', async (stage) => {
+test('an agent that ignores the cancel does not hold the session', () =>
+  onStage('ignored-cancel', async (stage) => {
     const { page } = stage;
     await stage.knowFakeAgent();
-    await page.reload();
     await stage.startSession({ agent: 'scripted', permission: 'all' });
-    await stage.say('IGNORE_CANCEL 600 100');
+    await stage.say('IGNORE_CANCEL 60 100');
     await page.getByTestId('message-text').first().waitFor();
     await page.getByTestId('cancel-turn').click();
-    await page.getByTestId('force-stop').click();
     const state = page.getByTestId('chat-state');
-    await until('it has stopped', async () => /stopped|idle/.test(await state.getAttribute('data-state')));
-    await until('the agent is gone', () => !stage.members().some((row) => row.includes('fake_agent')));
+    await until('it is cancelling', async () => /cancelling/.test(await state.getAttribute('data-state')));
+    const turn = await stage.endOfTurn(5_000);
+    assert.equal(await turn.getAttribute('data-ended'), 'cancelled');
+    await stage.say('ECHO and on');
+    assert.match(await (await stage.endOfTurn()).innerText(), /and on/);
+    await stage.screenshot('ignored-cancel');
   }));
 
 test('an Enter that ends a composition sends nothing', () =>
   onStage('composition', async (stage) => {
     const { page } = stage;
     await stage.knowFakeAgent();
-    await page.reload();
     await stage.startSession({ agent: 'scripted', permission: 'all' });
     const composer = page.getByTestId('composer');
     await composer.focus();
@@ -144,8 +142,9 @@ test('an Enter that ends a composition sends nothing', () =>
 test('a reload and a second tab show the same conversation', () =>
   onStage('reload', async (stage) => {
     const { page } = stage;
+    // The reloaded page has its token, but cannot send it for the document itself.
+    stage.expected = /401/;
     await stage.knowFakeAgent();
-    await page.reload();
     await stage.startSession({ agent: 'scripted', permission: 'all' });
     await stage.say('ECHO remember me');
     await stage.endOfTurn();
@@ -206,7 +205,6 @@ test('every control has a name, in light and dark, wide and narrow', async () =>
     await onStage(`look-${scheme}-${width}`, async (stage) => {
       const { page } = stage;
       await stage.knowFakeAgent();
-      await page.reload();
       await stage.startSession({ agent: 'scripted', permission: 'all' });
       await stage.say('ECHO # A heading\nECHO \nCALL none {}');
       await stage.endOfTurn();
@@ -222,7 +220,7 @@ test('every control has a name, in light and dark, wide and narrow', async () =>
             .trim() ||
           (node.matches('input,textarea,select') ? '' : node.innerText.trim());
         return [...document.querySelectorAll('button,a[href],input,textarea,select,[role=button],[role=switch],[role=tab]')]
-          .filter((node) => !name(node))
+          .filter((node) => node.checkVisibility({ visibilityProperty: true }) && !name(node))
           .map((node) => node.outerHTML.slice(0, 120));
       });
       assert.deepEqual(nameless, []);

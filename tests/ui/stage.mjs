@@ -117,10 +117,12 @@ class Stage {
       stdio: ['ignore', 'pipe', fs.openSync(this.log, 'w')],
     });
     this.ended = new Promise((resolve) => this.serve.once('exit', (code) => resolve(code)));
-    const line = await new Promise((resolve, reject) => {
-      createInterface(this.serve.stdout).once('line', resolve);
-      this.ended.then((code) => reject(new Error(`gantry serve ended with ${code}: ${this.readLog()}`)));
-    });
+    const lines = createInterface(this.serve.stdout);
+    const line = await Promise.race([
+      new Promise((resolve) => lines.once('line', resolve)),
+      this.ended.then(() => null),
+    ]);
+    assert.ok(line, `gantry serve ended: ${this.readLog()}`);
     const ready = JSON.parse(line);
     this.url = ready.url.replace(/\/$/, '');
     this.token = fs.readFileSync(ready.token_file, 'utf8').trim();
@@ -241,8 +243,10 @@ class Stage {
   /** Types a prompt and sends it. */
   async say(text) {
     const composer = this.page.getByTestId('composer');
+    const turns = await this.page.getByTestId('turn').count();
     await composer.fill(text);
     await composer.press('Enter');
+    await until('the turn is shown', async () => (await this.page.getByTestId('turn').count()) > turns);
   }
 
   /** The last turn, once it has ended. */
