@@ -1,6 +1,8 @@
 //! What can be written behind `gantry`.
 
-use crate::{mcp::McpArgs, quit::Quit, serve::Serve, status::Status, stop::Stop};
+use crate::{
+    mcp::McpArgs, quit::Quit, serve::Serve, status::Status, stop::Stop, terminal::complain,
+};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use gantry_core::data_dir::DataDir;
 use std::{path::PathBuf, process::ExitCode};
@@ -63,7 +65,7 @@ pub fn explain(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            eprintln!("gantry: usage: {}", one_line(&error.to_string()));
+            complain(&format!("gantry: usage: {}", one_line(&error.to_string())));
             ExitCode::from(2)
         }
     }

@@ -1,5 +1,6 @@
 //! Failures as the terminal shows them: `gantry: <what>: <why>`, one line.
 
+use crate::terminal::complain;
 use gantry_core::{Error, ErrorCode};
 use std::{fmt::Display, process::ExitCode};
 
@@ -39,7 +40,7 @@ impl Failure {
     /// Says it and gives the exit code.
     pub fn tell(&self) -> ExitCode {
         let line = format!("gantry: {}: {}", self.what, self.why);
-        eprintln!("{}", line.split_whitespace().collect::<Vec<_>>().join(" "));
+        complain(&line.split_whitespace().collect::<Vec<_>>().join(" "));
         ExitCode::from(self.code)
     }
 }

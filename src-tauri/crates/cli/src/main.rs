@@ -11,6 +11,7 @@ mod remote;
 mod serve;
 mod status;
 mod stop;
+mod terminal;
 
 use arguments::{Cli, Command};
 use clap::Parser as _;

@@ -1,6 +1,6 @@
 //! `gantry status`: what the running Gantry is doing.
 
-use crate::{arguments::Place, failure::Failure, remote::Remote};
+use crate::{arguments::Place, failure::Failure, remote::Remote, terminal::say};
 use clap::Args;
 use gantry_core::wire::{ProcessNode, Processes, ServersList, SessionsList};
 use serde::{Serialize, de::DeserializeOwned};
@@ -38,17 +38,19 @@ pub async fn run(options: Status) -> Result<u8, Failure> {
         if let Some(processes) = processes {
             all["processes"] = processes;
         }
-        println!("{all}");
+        say(&all.to_string());
         return Ok(0);
     }
     let servers: ServersList = read(servers)?;
     let sessions: SessionsList = read(sessions)?;
-    println!("Gantry {} · pid {} · {}", remote.info.version, remote.info.pid, remote.info.url);
-    print!("{}", server_table(&servers));
-    print!("{}", session_table(&sessions));
+    let info = &remote.info;
+    let mut text = format!("Gantry {} · pid {} · {}\n", info.version, info.pid, info.url);
+    text.push_str(&server_table(&servers));
+    text.push_str(&session_table(&sessions));
     if let Some(processes) = processes {
-        print!("{}", tree(&read(processes)?));
+        text.push_str(&tree(&read(processes)?));
     }
+    say(text.trim_end());
     Ok(0)
 }
 

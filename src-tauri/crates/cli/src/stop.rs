@@ -1,6 +1,6 @@
 //! `gantry stop`: stops a session, or all of them.
 
-use crate::{arguments::Place, failure::Failure, remote::Remote};
+use crate::{arguments::Place, failure::Failure, remote::Remote, terminal::say};
 use clap::Args;
 use gantry_core::wire::{SessionState, SessionStopped, SessionsList};
 use serde_json::json;
@@ -26,14 +26,14 @@ pub async fn run(options: Stop) -> Result<u8, Failure> {
         None => running(&remote).await?,
     };
     if sessions.is_empty() {
-        println!("no session runs");
+        say("no session runs");
     }
     let stops =
         sessions.iter().map(|session| remote.call("session_stop", json!({ "session": session })));
     for answer in futures::future::join_all(stops).await {
         let stopped: SessionStopped = serde_json::from_value(answer?)
             .map_err(|error| Failure::new("stop", format!("an unknown answer: {error}")))?;
-        println!("{}", line(&stopped));
+        say(&line(&stopped));
     }
     Ok(0)
 }
