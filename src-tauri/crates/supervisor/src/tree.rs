@@ -156,7 +156,7 @@ impl ProcessTree {
     /// earlier deadline shortens the wait.
     ///
     /// Of the time until the deadline the first quarter (at most 1 s) is for the end of
-    /// input and the last sixth (at most 0.75 s) for KILL; TERM has what is between. A
+    /// input and the last fifth (at most 0.75 s) for KILL; TERM has what is between. A
     /// phase ends as soon as the tree has. Dropping the future does not end the stop.
     pub async fn stop(&self, cause: Cause, deadline: Deadline) -> Ended {
         stop::stop(self.shared(), cause, deadline).await

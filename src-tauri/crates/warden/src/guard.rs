@@ -10,7 +10,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::OwnedFd,
     io::Errno,
-    process::{WaitOptions, wait},
+    process::{Pid, Signal, WaitOptions, kill_process, wait},
 };
 use std::{
     collections::HashSet,
@@ -45,7 +45,20 @@ pub struct Guard {
     status: Option<u8>,
     grace: Duration,
     phase: Phase,
+    /// Children that got KILL and have not been reaped.
+    killed: HashSet<u32>,
     cookie: Option<String>,
+}
+
+/// What a look at our children gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reaped {
+    /// Nothing: no child has ended.
+    None,
+    /// Some have ended, others live.
+    Some,
+    /// No child is left.
+    All,
 }
 
 impl Guard {
@@ -56,41 +69,53 @@ impl Guard {
         // It has not been reaped, so it is there, if only as a zombie.
         let start = proc::stat(program).map_or(0, |stat| stat.start);
         control.say(&Report::Started { pid: program, start });
-        let cookie = env::var(COOKIE_VARIABLE).ok();
-        Self { control, children, program, status: None, grace, phase: Phase::Watching, cookie }
+        Self {
+            control,
+            children,
+            program,
+            status: None,
+            grace,
+            phase: Phase::Watching,
+            killed: HashSet::new(),
+            cookie: env::var(COOKIE_VARIABLE).ok(),
+        }
     }
 
     /// Until nothing is left. Returns the program's status, 128 + n for signal n.
     pub fn run(mut self) -> ExitCode {
         loop {
-            let none_left = self.reap();
-            if none_left && self.strangers().is_empty() {
+            let reaped = self.reap();
+            if reaped == Reaped::All && self.strangers().is_empty() {
                 return ExitCode::from(self.status.unwrap_or(1));
             }
-            self.act();
+            self.act(reaped);
             if self.wait().is_err() {
                 // Without poll there is no watching: the safe end is the tree's end.
-                self.phase = Phase::Killing { next: Instant::now(), pause: ROUND_PAUSE.0 };
+                self.kill(ROUND_PAUSE.0);
             }
         }
     }
 
-    /// Reaps what has ended. `true` when there is no child left: everything below an
-    /// adopter of orphans hangs below one of its children, so then nothing is left.
-    fn reap(&mut self) -> bool {
+    /// Reaps what has ended. Everything below an adopter of orphans hangs below one of
+    /// its children, so when no child is left, nothing is.
+    fn reap(&mut self) -> Reaped {
         // The notice is taken before the children are, so that none is missed.
         let mut notice = [0; 128];
         while rustix::io::read(&self.children, &mut notice).is_ok_and(|length| length > 0) {}
+        let mut reaped = Reaped::None;
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {
-                    if u32::try_from(pid.as_raw_nonzero().get()) == Ok(self.program) {
+                    reaped = Reaped::Some;
+                    let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0);
+                    self.killed.remove(&pid);
+                    if pid == self.program {
                         self.program_ended(status.exit_status(), status.terminating_signal());
                     }
                 }
-                Ok(None) => return false,
+                Ok(None) => return reaped,
                 Err(Errno::INTR) => {}
-                Err(_) => return true,
+                Err(_) => return Reaped::All,
             }
         }
     }
@@ -105,12 +130,14 @@ impl Guard {
     }
 
     /// Does what the phase and the time ask for.
-    fn act(&mut self) {
+    fn act(&mut self, reaped: Reaped) {
         if self.phase == Phase::Watching && (self.status.is_some() || self.control.fd().is_none()) {
             self.ask(self.grace);
         }
         match self.phase {
             Phase::Asked(until) if Instant::now() >= until => self.kill(ROUND_PAUSE.0),
+            // What the dead ones had started is ours now.
+            Phase::Killing { .. } if reaped != Reaped::None => self.kill(ROUND_PAUSE.0),
             Phase::Killing { next, pause } if Instant::now() >= next => {
                 self.kill((pause * 2).min(ROUND_PAUSE.1));
             }
@@ -132,23 +159,36 @@ impl Guard {
         }
     }
 
+    /// KILL to our children. What those have started becomes ours when they are dead, and
+    /// is next: level by level, and no look at the process table. A child that we have not
+    /// reaped keeps its pid, so nobody else can be hit.
     fn kill(&mut self, pause: Duration) {
-        let killed = kill::round(|| self.members());
-        if !killed.is_empty() {
-            self.control.say(&Report::Killed(killed.len()));
+        let before = self.killed.len();
+        for pid in proc::children(std::process::id()) {
+            let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            if raw.is_some_and(|raw| kill_process(raw, Signal::KILL).is_ok()) {
+                self.killed.insert(pid);
+            }
+        }
+        let mut killed = self.killed.len() - before;
+        if self.control.fd().is_none() {
+            let strangers = kill::round(|| self.strangers_and_below(&proc::all(), &HashSet::new()));
+            killed += strangers.len();
+        }
+        if killed > 0 {
+            self.control.say(&Report::Killed(killed));
         }
         self.phase = Phase::Killing { next: Instant::now() + pause, pause };
     }
 
-    /// Everything below us, and who bears our cookie without being below us.
+    /// Everything below us, and (when the app is not there to see to them) strangers.
     fn members(&self) -> Vec<Stat> {
         let table = proc::all();
-        let me = std::process::id();
-        let mut members = below(&table, [me], &HashSet::new());
-        let strangers = self.strangers_in(&table, &members);
-        members.extend(below(&table, strangers.iter().map(|stat| stat.pid), &HashSet::from([me])));
-        members.extend(strangers);
-        members.retain(|stat| stat.pid != me && stat.is_alive());
+        let mut members = below(&table, [std::process::id()], &HashSet::new());
+        if self.control.fd().is_none() {
+            let known = members.iter().map(|stat| stat.pid).collect();
+            members.extend(self.strangers_and_below(&table, &known));
+        }
         members
     }
 
@@ -158,10 +198,10 @@ impl Guard {
         if self.control.fd().is_some() {
             return Vec::new();
         }
-        self.strangers_in(&proc::all(), &[])
+        self.strangers_and_below(&proc::all(), &HashSet::new())
     }
 
-    fn strangers_in(&self, table: &[Stat], known: &[Stat]) -> Vec<Stat> {
+    fn strangers_and_below(&self, table: &[Stat], known: &HashSet<u32>) -> Vec<Stat> {
         let Some(cookie) = &self.cookie else { return Vec::new() };
         let me = std::process::id();
         let Some(myself) = table.iter().find(|stat| stat.pid == me) else { return Vec::new() };
@@ -171,11 +211,14 @@ impl Guard {
             stat.pid != me
                 && stat.start >= myself.start
                 && stat.is_alive()
-                && !known.iter().any(|one| one.pid == stat.pid)
+                && !known.contains(&stat.pid)
                 && proc::user(stat.pid) == user
                 && proc::variable(stat.pid, COOKIE_VARIABLE).as_ref() == Some(cookie)
         };
-        table.iter().filter(bears).copied().collect()
+        let mut found: Vec<Stat> = table.iter().filter(bears).copied().collect();
+        let roots: Vec<u32> = found.iter().map(|stat| stat.pid).collect();
+        found.extend(below(table, roots, &HashSet::from([me])));
+        found
     }
 
     /// Sleeps until a child ends, an order arrives or the phase's time has come.

@@ -44,22 +44,27 @@ pub fn ask<'a>(members: impl IntoIterator<Item = &'a Stat>) -> usize {
 
 /// One round: freezes what `find` finds until it finds nothing new (a frozen one
 /// neither forks nor re-spawns its siblings), then kills all of it. Returns what
-/// was killed; call it again until `find` finds nothing.
+/// was ended that way; call it again until `find` finds nothing.
 pub fn round(mut find: impl FnMut() -> Vec<Stat>) -> Vec<Stat> {
     let mut seen = HashSet::new();
     let mut frozen = Vec::new();
     for _ in 0..PASSES {
-        let before = frozen.len();
+        let before = seen.len();
         for member in find().into_iter().filter(Stat::is_alive) {
-            if seen.insert((member.pid, member.start)) {
-                send(member.pid, member.start, Signal::STOP);
+            if seen.insert((member.pid, member.start))
+                && send(member.pid, member.start, Signal::STOP)
+            {
                 frozen.push(member);
             }
         }
-        if frozen.len() == before {
+        if seen.len() == before {
             break;
         }
     }
-    frozen.retain(|member| send(member.pid, member.start, Signal::KILL));
+    for member in &frozen {
+        // A group whose last parent outside of it dies gets HUP and CONT from the system
+        // when it has stopped members: some may be gone before their turn.
+        send(member.pid, member.start, Signal::KILL);
+    }
     frozen
 }

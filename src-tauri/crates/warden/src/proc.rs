@@ -55,6 +55,15 @@ pub fn pids() -> impl Iterator<Item = u32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
+/// The direct children of a process that has one thread, zombies included.
+pub fn children(pid: u32) -> Vec<u32> {
+    match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+        Ok(list) => list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
+        // The kernel was built without that list.
+        Err(_) => all().iter().filter(|stat| stat.parent == pid).map(|stat| stat.pid).collect(),
+    }
+}
+
 /// The value of `name` in the environment that the process was started with;
 /// `None` when it has none or we may not look.
 pub fn variable(pid: u32, name: &str) -> Option<String> {

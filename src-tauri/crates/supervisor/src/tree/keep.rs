@@ -105,9 +105,8 @@ async fn clear(shared: &Arc<Shared>, polite: bool) {
         if members.is_empty() {
             return;
         }
-        // A stop has a plan of its own; this one only waits then.
-        let stopping = shared.stopping.load(Relaxed);
-        if !asked && !stopping {
+        let held = shared.hold.load(Relaxed) && !shared.abandoned.is_cancelled();
+        if !asked && !held {
             asked = true;
             shared.asked.fetch_add(os::ask(&members), Relaxed);
             kill_at = Some(Instant::now() + shared.grace);

@@ -52,7 +52,8 @@ pub(crate) struct Shared {
     pub over: watch::Sender<bool>,
     /// Nobody holds the tree any more, or its scope was cancelled.
     pub abandoned: CancellationToken,
-    pub stopping: AtomicBool,
+    /// A stop waits for the end of input to work: the keeper asks nobody meanwhile.
+    pub hold: AtomicBool,
     /// How many the warden, or the keeper, asked and killed without a stop saying so.
     pub asked: AtomicUsize,
     pub killed: AtomicUsize,
@@ -91,7 +92,7 @@ impl Shared {
             exit: watch::Sender::new(None),
             over: watch::Sender::new(false),
             abandoned: CancellationToken::new(),
-            stopping: AtomicBool::new(false),
+            hold: AtomicBool::new(false),
             asked: AtomicUsize::new(0),
             killed: AtomicUsize::new(0),
             stop: Mutex::new(None),

@@ -40,12 +40,12 @@ struct Plan {
 }
 
 impl Plan {
-    /// The first quarter is for the end of input, the last sixth for KILL.
+    /// The first quarter is for the end of input, the last fifth for KILL.
     fn new(began: Instant, deadline: Deadline) -> Self {
         let total = deadline.instant().saturating_duration_since(began);
         Self {
             term: began + (total / 4).min(INPUT_LIMIT),
-            kill: began + total - (total / 6).min(KILL_LIMIT),
+            kill: began + total - (total / 5).min(KILL_LIMIT),
         }
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn begin(
 
 async fn run(shared: Arc<Shared>, cause: Cause, deadline: watch::Receiver<Deadline>) -> Ended {
     let began = Instant::now();
-    shared.stopping.store(true, Relaxed);
+    shared.hold.store(true, Relaxed);
     let members = shared.census(shared.warden.is_none()).await;
     let before: HashSet<ProcessId> = members.iter().map(ProcessId::from).collect();
     let mut stopping = Stopping {
@@ -127,8 +127,6 @@ async fn run(shared: Arc<Shared>, cause: Cause, deadline: watch::Receiver<Deadli
     } else {
         How::Exited
     };
-    // The keeper may act on its own again.
-    shared.stopping.store(false, Relaxed);
     let processes = before.iter().filter(|id| !left.contains(id)).count();
     let ended = Ended { how, processes, forced: killed.min(processes), took: began.elapsed() };
     tracing::info!(
@@ -188,8 +186,10 @@ impl Stopping {
         }
     }
 
-    /// TERM to every member: by the warden, and without one by ourselves.
+    /// TERM to every member: by the warden, and without one by ourselves. What is left when
+    /// the warden has ended is its keeper's, who was held until now.
     async fn ask(&mut self) {
+        self.shared.hold.store(false, Relaxed);
         if let Some(warden) = self.shared.warden {
             // Somebody may have stopped it.
             os::resume(warden.pid, warden.start);
@@ -204,8 +204,6 @@ impl Stopping {
 
     /// KILL, by the warden and by ourselves, until none is left or the deadline.
     async fn kill(&mut self) -> Vec<ProcessId> {
-        let members = self.look("census", |shared| shared.find(true)).await;
-        self.forced.extend(members.iter().map(ProcessId::from));
         self.shared.order(Order::Kill);
         if self.shared.warden.is_some() && self.over_by(Self::wardens_turn).await {
             return Vec::new();
@@ -287,6 +285,6 @@ mod tests {
     fn a_server_that_needs_two_seconds_for_term_gets_them_in_a_quit() {
         let began = Instant::now();
         let plan = Plan::new(began, Deadline::at(began + Duration::from_millis(3900)));
-        assert!(plan.kill - plan.term >= Duration::from_millis(2200));
+        assert!(plan.kill - plan.term >= Duration::from_millis(2100));
     }
 }
