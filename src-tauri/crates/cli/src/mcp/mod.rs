@@ -29,15 +29,17 @@ use config::Server;
 use front::Front;
 use gantry_core::{data_dir::DataDir, logging::LOG_VARIABLE};
 use gantry_mcp::{Hub, Line};
-use gantry_supervisor::{Deadline, Scope, Supervisor, warden_beside_us};
+use gantry_supervisor::{Deadline, How, Scope, Supervisor, warden_beside_us};
 use shutdown::{BUDGET, Cause, Gate, Shutdown, Step, Steps};
-use std::io::Write;
+use std::{io::Write, time::Duration};
 use stdio::{Input, Output};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 use upstream::{Fate, Upstream};
 
 const PROGRAM: &str = "gantry mcp";
+/// How long an end waits for launches that are under way, to know whether any came about.
+const LAUNCHING: Duration = Duration::from_millis(500);
 
 /// Serves until the end of input or a signal, and returns the program's exit code: 0; 1 when
 /// no server starts or a step of the shutdown failed; 2 for wrong usage.
@@ -133,12 +135,17 @@ async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
             shutdown.keep_code(1);
             Cause::Done
         }
-        reasons = all_failed(fates), if ends_when_all_fail => {
+        () = all_failed(&fates), if ends_when_all_fail => Cause::Done,
+    };
+    // An input that ends while the servers are being launched must not hide that they cannot be.
+    let settled = Deadline::after(LAUNCHING).bound(launched(&fates));
+    if ends_when_all_fail && cause != Cause::Signal && settled.await.is_ok() {
+        let reasons = failures(&fates);
+        if reasons.len() == fates.len() {
             complain(&format!("gantry: mcp: no server could be started: {}", reasons.join("; ")));
             shutdown.keep_code(1);
-            Cause::Done
         }
-    };
+    }
     let code = shutdown.begin(cause, BUDGET).await;
     drop(front);
     code
@@ -170,10 +177,13 @@ fn rest(
     let upstreams = Step::new("upstreams", move |deadline| async move {
         wish.send_replace(Some(deadline));
         let quit = gantry_supervisor::Cause::Quit;
-        let (_, late) = tokio::join!(supervisor.stop_all(quit, deadline), keepers.close(deadline));
-        let left = supervisor.survivors();
-        if !left.is_empty() {
-            return Err(format!("{} processes still run: {left:?}", left.len()));
+        let (ended, late) =
+            tokio::join!(supervisor.stop_all(quit, deadline), keepers.close(deadline));
+        for (tree, ended) in ended {
+            if let How::Left(left) = ended.how {
+                let (name, count) = (tree.name(), left.len());
+                return Err(format!("{count} processes of `{name}` still run: {left:?}"));
+            }
         }
         if late.is_empty() { Ok(()) } else { Err(format!("given up: {}", late.join(", "))) }
     });
@@ -202,18 +212,36 @@ async fn read(mut input: Input, front: &dyn Front, output: &Output) -> Cause {
     }
 }
 
-/// Resolves with the reasons when every server is given up and none ever was ready.
-async fn all_failed(fates: Vec<(String, watch::Receiver<Fate>)>) -> Vec<String> {
-    let mut reasons = Vec::new();
-    for (name, mut fate) in fates {
-        let decided = fate.wait_for(|fate| *fate != Fate::Starting).await.map(|fate| fate.clone());
-        match decided {
-            Ok(Fate::Failed(why)) => reasons.push(format!("{name}: {why}")),
+/// What is known of each server: its name and how it is going.
+type Fates = [(String, watch::Receiver<Fate>)];
+
+/// Resolves when every server is given up and none ever was ready.
+async fn all_failed(fates: &Fates) {
+    for (_, fate) in fates {
+        let mut fate = fate.clone();
+        let decided = fate.wait_for(|fate| matches!(fate, Fate::Failed(_) | Fate::Started)).await;
+        if !decided.is_ok_and(|fate| matches!(*fate, Fate::Failed(_))) {
             // One works, or we are ending anyway.
-            _ => std::future::pending().await,
+            return std::future::pending().await;
         }
     }
-    reasons
+}
+
+/// Resolves when every server runs, or is known not to.
+async fn launched(fates: &Fates) {
+    for (_, fate) in fates {
+        // One that is dropped will never say.
+        let _ = fate.clone().wait_for(|fate| *fate != Fate::Starting).await;
+    }
+}
+
+/// Which servers were given up, and why.
+fn failures(fates: &Fates) -> Vec<String> {
+    let failed = fates.iter().filter_map(|(name, fate)| match &*fate.borrow() {
+        Fate::Failed(why) => Some(format!("{name}: {why}")),
+        _ => None,
+    });
+    failed.collect()
 }
 
 /// Resolves with the first SIGTERM, SIGINT or SIGHUP from this call on.

@@ -31,16 +31,18 @@ const CLEAR: Duration = Duration::from_secs(3);
 const LINE_LIMIT: usize = 64 * 1024 * 1024;
 /// How long a call waits for a server that is starting.
 const START_WAIT: Duration = Duration::from_secs(30);
-/// Between TERM and KILL, when this program is gone.
-const GRACE: Duration = Duration::from_secs(2);
+/// Between TERM and KILL, when this program is gone: nothing may be left after two seconds.
+const GRACE: Duration = Duration::from_secs(1);
 /// Variables that are for this program alone; they hold secrets.
 const OURS: [&str; 2] = [super::args::CONFIG_VARIABLE, super::args::TOKEN_VARIABLE];
 
 /// How it is going.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was not ready yet.
+    /// It is not running yet.
     Starting,
+    /// It runs and was not ready yet.
+    Launched,
     /// It was ready at least once.
     Started,
     /// It never was, and it does not look as if it would be.
@@ -144,6 +146,16 @@ impl Upstream {
         });
     }
 
+    fn launched(&self) {
+        self.fate.send_if_modified(|fate| {
+            let is_news = *fate == Fate::Starting;
+            if is_news {
+                *fate = Fate::Launched;
+            }
+            is_news
+        });
+    }
+
     /// Notes that the server is ready; `None` when it was not in time.
     async fn ready(&self, generation: u64) -> Option<Instant> {
         let mut phase = self.hub.phase();
@@ -166,6 +178,7 @@ impl Upstream {
             Ok(remote) => remote,
             Err(why) => return End::Hopeless(why),
         };
+        self.launched();
         let (near, far) = tokio::io::duplex(256 * 1024);
         let ((reader, writer), (from_hub, to_hub)) =
             (tokio::io::split(near), tokio::io::split(far));
@@ -184,7 +197,14 @@ impl Upstream {
                     }
                     Err(()) => return End::Stopped,
                 },
-                over = &mut connection => return End::Over(over.why),
+                over = &mut connection => {
+                    if self.stop.borrow().is_some() {
+                        // The session is still being ended at the host.
+                        let _ = carry.await;
+                        return End::Stopped;
+                    }
+                    return End::Over(over.why);
+                }
                 since = &mut ready, if !is_ready => {
                     if since.is_none() {
                         return End::Over(self.too_late());
@@ -202,7 +222,10 @@ impl Upstream {
             _ = stopped(self.stop.clone()) => return End::Stopped,
         };
         let Child { tree, stdin, stdout, stderr } = match launched {
-            Ok(child) => child,
+            Ok(child) => {
+                self.launched();
+                child
+            }
             Err(LaunchError::ShuttingDown) => return End::Stopped,
             Err(error @ LaunchError::System { .. }) => return End::Over(error.to_string()),
             Err(error) => return End::Hopeless(error.to_string()),

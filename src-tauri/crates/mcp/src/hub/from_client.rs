@@ -161,21 +161,22 @@ impl State {
     /// A question for a list that the server itself has to answer. As long as nothing
     /// is known it waits only shortly: an agent that waits longer runs without us.
     fn list(&mut self, key: ClientKey, message: Envelope, now: Instant, effects: &mut Effects) {
-        let nothing = match &self.known {
-            None => self.is_starting(),
-            // The client was promised more than there is; it must not get an error for it.
+        match &self.known {
+            None if !self.is_starting() => self.answer_empty(key, &message, effects),
+            None => {
+                let until = now + FIRST_LIST_WAIT.min(self.start_wait);
+                self.pass_on(key, message, until, effects);
+            }
             Some(known) => {
+                // The client was promised more than there is; it must not get an error for it.
                 let guessed = self.clients.get(&key).is_some_and(|client| client.guessed);
                 let capability = LISTS.iter().find(|list| list.0 == message.method());
                 if guessed && capability.is_some_and(|list| !known.declares(list.2)) {
-                    self.answer_empty(key, &message, effects);
-                    return;
+                    return self.answer_empty(key, &message, effects);
                 }
-                false
+                self.pass_on(key, message, now + self.start_wait, effects);
             }
-        };
-        let wait = if nothing { FIRST_LIST_WAIT.min(self.start_wait) } else { self.start_wait };
-        self.pass_on(key, message, now + wait, effects);
+        }
     }
 
     fn answer_empty(&mut self, key: ClientKey, message: &Envelope, effects: &mut Effects) {
@@ -190,7 +191,8 @@ impl State {
     }
 
     /// Answers a list that waited in vain for a server of which nothing is known with an
-    /// empty one; a `list_changed` follows when the server is ready.
+    /// empty one, not with an error after which an agent would never ask again; a
+    /// `list_changed` follows when the server is ready.
     pub(super) fn answer_empty_list(
         &mut self,
         key: ClientKey,
@@ -198,7 +200,7 @@ impl State {
         effects: &mut Effects,
     ) -> bool {
         let is_list = LISTS.iter().any(|list| list.0 == message.method());
-        let unknown = self.known.is_none() && self.is_starting() && is_list;
+        let unknown = self.known.is_none() && is_list;
         if unknown {
             self.answer_empty(key, message, effects);
         }

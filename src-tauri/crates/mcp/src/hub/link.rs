@@ -70,7 +70,9 @@ impl State {
         }
         if !starting {
             for held in std::mem::take(&mut self.held) {
-                self.refuse_held(&held, effects);
+                if !self.answer_empty_list(held.key, &held.message, effects) {
+                    self.refuse_held(&held, effects);
+                }
             }
         }
     }

@@ -143,6 +143,9 @@ async fn a_call_waits_for_a_starting_server_as_long_as_it_may_and_no_longer() {
         assert_eq!(answer["id"], id);
         assert_eq!(answer["error"]["data"]["reason"], "stopped");
     }
+    // A list is not refused: an agent that got an error would never ask again.
+    peer.request(json!(4), "tools/list", json!({}));
+    assert_eq!(tools_of(&peer.next().await), [""; 0]);
     assert!(begun.elapsed() < Duration::from_millis(5001));
     assert!(hub.call_tool("a", json!({}), BOUND).await.is_err());
     assert!(hub.ping(BOUND).await.expect_err("down").contains("stopped"));
