@@ -229,7 +229,7 @@ describe('content', () => {
 describe('the light of a server', () => {
   it.each([
     [aServer({ enabled: false }), 'off', 'Off'],
-    [aServer(), 'off', 'Stopped, starts when a session needs it'],
+    [aServer(), 'off', 'Stopped · starts when needed'],
     [aServer({ state: 'starting', since: 1_000 }), 'busy', 'Starting, 3 s'],
     [aServer({ state: 'ready', tools: 13, ready_ms: 412 }), 'good', 'Ready · 13 tools · 412 ms'],
     [aServer({ state: 'ready', tools: 1 }), 'good', 'Ready · 1 tool'],

@@ -26,7 +26,7 @@ export function toneOf(server: ServerView): Tone {
 export function wordsOf(server: ServerView, now: () => number): string {
   switch (server.state) {
     case 'stopped':
-      return server.enabled ? `${t('server.state.stopped')}, ${t('server.stoppedWhat')}` : t('server.off');
+      return server.enabled ? `${t('server.state.stopped')} · ${t('server.stoppedWhat')}` : t('server.off');
     case 'starting':
       return t('server.state.starting', { span: running(now() - server.since) });
     case 'restarting':

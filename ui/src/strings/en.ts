@@ -71,6 +71,8 @@ export const en = {
   'session.deleteAsk': 'Delete “{title}”?',
   'session.deleteWhat': 'The session is stopped and its conversation is removed from this computer.',
 
+  'agent.builtin': 'Gantry agent',
+
   'start.title': 'Start a session',
   'start.what': 'Choose the folder to work in and the agent to work with. Your tool servers are ready before the first message is sent.',
   'start.project': 'Project folder',
@@ -126,11 +128,8 @@ export const en = {
   'turn.end.other': 'Ended: {reason}',
 
   'receipt.label': 'Servers of this turn',
-  'receipt.summary': {
-    one: '{n} server ready, {tools}, {span}',
-    other: '{n} servers ready, {tools}, {span}',
-  },
-  'receipt.ready': '{name}: ready, {tools}, {span}',
+  'receipt.summary': { one: '{n} server ready, {tools}', other: '{n} servers ready, {tools}' },
+  'receipt.ready': '{name}: ready, {tools}',
   'receipt.starting': '{name}: still starting, joins when ready',
   'receipt.failed': '{name}: failed',
   'receipt.passed_through': '{name}: remote, reached by the agent itself',
@@ -192,7 +191,7 @@ export const en = {
 
   'server.off': 'Off',
   'server.state.stopped': 'Stopped',
-  'server.stoppedWhat': 'starts when a session needs it',
+  'server.stoppedWhat': 'starts when needed',
   'server.stopping': 'Stopping…',
   'server.state.starting': 'Starting, {span}',
   'server.state.ready': 'Ready',

@@ -19,6 +19,11 @@ const marked = new Marked({
     html: ({ text }) => escape(text),
     // Nothing is loaded from elsewhere: an image becomes a link to itself.
     image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
+    // Below the headings of the conversation: its turns are of the second level.
+    heading({ tokens, depth }) {
+      const level = Math.min(6, depth + 2);
+      return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
+    },
     checkbox: ({ checked }) => (checked ? '☑ ' : '☐ '),
     code: ({ text, lang }) => {
       const inner = highlight(text, languageOf(lang)) ?? escape(text);
@@ -29,7 +34,7 @@ const marked = new Marked({
 
 const SANITISE = {
   ALLOWED_TAGS: [
-    'a', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre',
+    'a', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre',
     'span', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
   ],
   ALLOWED_ATTR: ['align', 'class', 'href', 'start'],

@@ -1,7 +1,7 @@
 import { endsWith } from '../state/groups';
 import type { Gantry } from '../state/gantry.svelte';
 import { t } from '../strings';
-import type { ServerView, SessionState, SessionView } from '../wire';
+import type { AgentView, ServerView, SessionState, SessionView } from '../wire';
 
 /** The light of a session. */
 export const TONES: Record<SessionState, 'idle' | 'busy' | 'good' | 'warn' | 'bad' | 'off'> = {
@@ -16,6 +16,11 @@ export const TONES: Record<SessionState, 'idle' | 'busy' | 'good' | 'warn' | 'ba
 
 /** Lights that breathe: something is happening. */
 export const ALIVE: ReadonlySet<SessionState> = new Set(['starting', 'working', 'waiting_for_you', 'cancelling']);
+
+/** The name of an agent. That of our own is a text of ours. */
+export function nameOf(agent: AgentView | undefined): string | undefined {
+  return agent?.builtin ? t('agent.builtin') : agent?.name;
+}
 
 /** Whether there is anything to stop. */
 export function canStop(session: SessionView): boolean {
