@@ -8,7 +8,7 @@ use crate::{
     os::{self, Start, Stat},
     resolve,
     streams::{self, StdinSlot},
-    tree::{self, Beginning, Handle, Parts, Shared},
+    tree::{self, Beginning, Handle, Parts, Shared, Terms},
 };
 use futures::future::join_all;
 use gantry_warden::words::Order;
@@ -123,15 +123,29 @@ impl Supervisor {
     /// Refuses further launches, then stops all trees at once, and those whose start was
     /// under way as soon as they are there.
     pub async fn stop_all(&self, cause: Cause, deadline: Deadline) -> Vec<(ProcessTree, Ended)> {
+        self.close_and_stop(cause, Terms::new(deadline)).await
+    }
+
+    /// The same with at most `input` for the end of input, see [`ProcessTree::stop_soon`].
+    pub async fn stop_all_soon(
+        &self,
+        cause: Cause,
+        deadline: Deadline,
+        input: Duration,
+    ) -> Vec<(ProcessTree, Ended)> {
+        self.close_and_stop(cause, Terms { deadline, input }).await
+    }
+
+    async fn close_and_stop(&self, cause: Cause, terms: Terms) -> Vec<(ProcessTree, Ended)> {
         self.inner.lock().closed = true;
         let mut starting = self.inner.starting.subscribe();
         let late = async {
             // A start may hang in the system; then there is nothing to stop yet.
             let none = starting.wait_for(|count| *count == 0);
-            drop(deadline.bound(none).await);
-            self.stop_known(cause, deadline).await
+            drop(terms.deadline.bound(none).await);
+            self.stop_known(cause, terms).await
         };
-        let (mut ended, late) = tokio::join!(self.stop_known(cause, deadline), late);
+        let (mut ended, late) = tokio::join!(self.stop_known(cause, terms), late);
         for (tree, how) in late {
             if !ended.iter().any(|(known, _)| known.id() == tree.id()) {
                 ended.push((tree, how));
@@ -140,9 +154,9 @@ impl Supervisor {
         ended
     }
 
-    async fn stop_known(&self, cause: Cause, deadline: Deadline) -> Vec<(ProcessTree, Ended)> {
+    async fn stop_known(&self, cause: Cause, terms: Terms) -> Vec<(ProcessTree, Ended)> {
         join_all(self.trees().into_iter().map(|tree| async move {
-            let ended = tree.stop(cause, deadline).await;
+            let ended = tree.stop_by(cause, terms).await;
             (tree, ended)
         }))
         .await

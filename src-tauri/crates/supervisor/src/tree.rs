@@ -6,6 +6,7 @@ mod stop;
 
 pub(crate) use keep::keep;
 pub(crate) use shared::{Beginning, Parts, Shared};
+pub(crate) use stop::Terms;
 
 use crate::{Deadline, ProcessId, Role};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -159,6 +160,16 @@ impl ProcessTree {
     /// input and the last fifth (at most 0.75 s) for KILL; TERM has what is between. A
     /// phase ends as soon as the tree has. Dropping the future does not end the stop.
     pub async fn stop(&self, cause: Cause, deadline: Deadline) -> Ended {
-        stop::stop(self.shared(), cause, deadline).await
+        stop::stop(self.shared(), cause, Terms::new(deadline)).await
+    }
+
+    /// The same with at most `input` for the end of input: for a caller that must be done
+    /// soon when a program ignores it, yet leaves TERM its time.
+    pub async fn stop_soon(&self, cause: Cause, deadline: Deadline, input: Duration) -> Ended {
+        stop::stop(self.shared(), cause, Terms { deadline, input }).await
+    }
+
+    pub(crate) async fn stop_by(&self, cause: Cause, terms: Terms) -> Ended {
+        stop::stop(self.shared(), cause, terms).await
     }
 }

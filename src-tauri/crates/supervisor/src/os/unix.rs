@@ -17,6 +17,13 @@ use std::{
 };
 use tokio::{net::unix::pipe, process::Command};
 
+/// Neither waits nor raises SIGPIPE (which Apple has no flag for, and the standard library
+/// ignores anyway).
+#[cfg(not(target_vendor = "apple"))]
+const QUIETLY: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+#[cfg(target_vendor = "apple")]
+const QUIETLY: SendFlags = SendFlags::DONTWAIT;
+
 /// Our end of a child's standard input.
 pub(crate) type StdinPipe = pipe::Sender;
 /// Our end of a child's standard output or error.
@@ -37,11 +44,7 @@ impl Control {
     /// reads so slowly is past listening.
     pub fn say(&self, order: gantry_warden::words::Order) {
         // An error means that the warden is gone, which its keeper sees.
-        let _ = rustix::net::send(
-            &self.0,
-            format!("{order}\n").as_bytes(),
-            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-        );
+        let _ = rustix::net::send(&self.0, format!("{order}\n").as_bytes(), QUIETLY);
     }
 
     /// What the warden sees when we die: the end of the socket.

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The longest that end of input alone is given.
+/// The longest that end of input alone is given, unless the caller says less.
 const INPUT_LIMIT: Duration = Duration::from_secs(1);
 /// The most that is kept back for KILL.
 const KILL_LIMIT: Duration = Duration::from_millis(750);
@@ -25,10 +25,30 @@ const IDLE_ROUNDS: u32 = 5;
 /// true. Nothing can be shorter, so a deadline that is over already means this.
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
+/// How long a stop may take. A later caller can only make it shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub deadline: Deadline,
+    /// The longest that end of input alone is given.
+    pub input: Duration,
+}
+
+impl Terms {
+    /// With the usual time for the end of input.
+    pub fn new(deadline: Deadline) -> Self {
+        Self { deadline, input: INPUT_LIMIT }
+    }
+
+    /// The shorter of both, each for itself.
+    fn shorter(self, other: Self) -> Self {
+        Self { deadline: self.deadline.min(other.deadline), input: self.input.min(other.input) }
+    }
+}
+
 /// A stop that is under way, or was.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    deadline: watch::Sender<Deadline>,
+    terms: watch::Sender<Terms>,
     result: watch::Receiver<Option<Ended>>,
 }
 
@@ -41,10 +61,10 @@ struct Plan {
 
 impl Plan {
     /// The first quarter is for the end of input, the last fifth for KILL.
-    fn new(began: Instant, deadline: Deadline) -> Self {
-        let total = deadline.instant().saturating_duration_since(began);
+    fn new(began: Instant, terms: Terms) -> Self {
+        let total = terms.deadline.instant().saturating_duration_since(began);
         Self {
-            term: began + (total / 4).min(INPUT_LIMIT),
+            term: began + (total / 4).min(terms.input),
             kill: began + total - (total / 5).min(KILL_LIMIT),
         }
     }
@@ -55,32 +75,33 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Option<Stop>> {
 }
 
 /// Joins the stop that is under way, shortening it, or begins one.
-pub(super) async fn stop(shared: &Arc<Shared>, cause: Cause, deadline: Deadline) -> Ended {
-    let mut result = begin(shared, cause, deadline);
-    // Taken out of the guard at once: what follows waits.
+pub(super) async fn stop(shared: &Arc<Shared>, cause: Cause, terms: Terms) -> Ended {
+    // Known only now: it may end while the stop is on its way.
+    let ran = shared.exit.borrow().is_none();
+    let mut result = begin(shared, cause, terms, ran);
     let ended = result.wait_for(Option::is_some).await.map(|ended| ended.clone());
     match ended {
         Ok(Some(ended)) => ended,
         // The scope takes no tasks any more, or gave up on this one: it is done here.
-        Ok(None) | Err(_) => {
-            let (_keep, receiver) = watch::channel(deadline);
-            run(Arc::clone(shared), cause, receiver).await
+        _ => {
+            let (_sender, terms) = watch::channel(terms);
+            run(Arc::clone(shared), cause, terms, ran).await
         }
     }
 }
 
 /// Begins a stop, or shortens the one that is under way, without waiting for it.
-pub(crate) fn begin(
+fn begin(
     shared: &Arc<Shared>,
     cause: Cause,
-    deadline: Deadline,
+    terms: Terms,
+    ran: bool,
 ) -> watch::Receiver<Option<Ended>> {
     let mut stop = lock(shared);
     if let Some(stop) = &*stop {
-        stop.deadline.send_if_modified(|known| {
-            let shorter = deadline < *known;
-            *known = deadline.min(*known);
-            shorter
+        stop.terms.send_if_modified(|known| {
+            let before = std::mem::replace(known, known.shorter(terms));
+            *known != before
         });
         // One that gave up, or was given up on, is tried again.
         let is_open = match &*stop.result.borrow() {
@@ -92,25 +113,27 @@ pub(crate) fn begin(
         }
     }
     let (sender, result) = watch::channel(None);
-    let (deadline, receiver) = watch::channel(deadline);
-    *stop = Some(Stop { deadline, result: result.clone() });
+    let (terms, receiver) = watch::channel(terms);
+    *stop = Some(Stop { terms, result: result.clone() });
     drop(stop);
-    let work = run(Arc::clone(shared), cause, receiver);
+    let work = run(Arc::clone(shared), cause, receiver, ran);
     shared.scope.spawn(format!("stop {}", shared.cookie.tree), async move {
         sender.send_replace(Some(work.await));
     });
     result
 }
 
-async fn run(shared: Arc<Shared>, cause: Cause, deadline: watch::Receiver<Deadline>) -> Ended {
+async fn run(shared: Arc<Shared>, cause: Cause, terms: watch::Receiver<Terms>, ran: bool) -> Ended {
     let began = Instant::now();
     shared.hold.store(true, Relaxed);
     let members = shared.census(shared.warden.is_none()).await;
-    let before: HashSet<ProcessId> = members.iter().map(ProcessId::from).collect();
+    let mut before: HashSet<ProcessId> = members.iter().map(ProcessId::from).collect();
+    // It may have ended by itself since, its input closed by somebody else.
+    before.extend(ran.then(|| shared.program()));
     let mut stopping = Stopping {
         over: shared.over.subscribe(),
         shared: Arc::clone(&shared),
-        deadline,
+        terms,
         began,
         forced: HashSet::new(),
         asked: false,
@@ -145,7 +168,7 @@ async fn run(shared: Arc<Shared>, cause: Cause, deadline: watch::Receiver<Deadli
 struct Stopping {
     shared: Arc<Shared>,
     over: watch::Receiver<bool>,
-    deadline: watch::Receiver<Deadline>,
+    terms: watch::Receiver<Terms>,
     began: Instant,
     forced: HashSet<ProcessId>,
     asked: bool,
@@ -169,10 +192,10 @@ impl Stopping {
     /// is shortened meanwhile moves it.
     async fn over_by(&mut self, point: impl Fn(Plan, Deadline) -> Instant) -> bool {
         loop {
-            let deadline = *self.deadline.borrow_and_update();
-            let until = point(Plan::new(self.began, deadline), deadline);
+            let terms = *self.terms.borrow_and_update();
+            let until = point(Plan::new(self.began, terms), terms.deadline);
             let shortened = async {
-                if self.deadline.changed().await.is_err() {
+                if self.terms.changed().await.is_err() {
                     // Nobody can shorten it any more.
                     std::future::pending::<()>().await;
                 }
@@ -194,7 +217,7 @@ impl Stopping {
             // Somebody may have stopped it.
             os::resume(warden.pid, warden.start);
             // Our KILL comes before this time is over; if we should be gone by then, its does.
-            let deadline = *self.deadline.borrow();
+            let deadline = self.terms.borrow().deadline;
             self.shared.order(Order::Term(deadline.remaining()));
         } else {
             let ask = |shared: &Shared| os::ask(&shared.find(true));
@@ -221,7 +244,7 @@ impl Stopping {
             if self.over_by(|_, deadline| next.min(deadline.instant())).await {
                 return Vec::new();
             }
-            if self.deadline.borrow().is_over() {
+            if self.terms.borrow().deadline.is_over() {
                 break;
             }
         }
@@ -240,7 +263,7 @@ impl Stopping {
         what: &str,
         work: impl Fn(&Shared) -> T + Clone + Send + 'static,
     ) -> T {
-        let until = self.deadline.borrow().instant() + LAST_LOOK;
+        let until = self.terms.borrow().deadline.instant() + LAST_LOOK;
         let look = self.shared.blocking(what, work);
         tokio::time::timeout_at(until, look).await.unwrap_or_default()
     }
@@ -270,13 +293,14 @@ mod tests {
         #[test]
         fn phases_are_in_order_within_the_deadline(total in 0_u64..600_000) {
             let began = Instant::now();
-            let deadline = Deadline::at(began + Duration::from_millis(total));
-            let plan = Plan::new(began, deadline);
+            let terms = Terms::new(Deadline::at(began + Duration::from_millis(total)));
+            let plan = Plan::new(began, terms);
             prop_assert!(began <= plan.term);
             prop_assert!(plan.term <= plan.kill);
-            prop_assert!(plan.kill <= deadline.instant());
+            prop_assert!(plan.kill <= terms.deadline.instant());
             // A shorter deadline never makes a phase later.
-            let shorter = Plan::new(began, Deadline::at(began + Duration::from_millis(total / 2)));
+            let half = Deadline::at(began + Duration::from_millis(total / 2));
+            let shorter = Plan::new(began, Terms::new(half));
             prop_assert!(shorter.term <= plan.term && shorter.kill <= plan.kill);
         }
     }
@@ -284,7 +308,7 @@ mod tests {
     #[test]
     fn a_server_that_needs_two_seconds_for_term_gets_them_in_a_quit() {
         let began = Instant::now();
-        let plan = Plan::new(began, Deadline::at(began + Duration::from_millis(3900)));
+        let plan = Plan::new(began, Terms::new(Deadline::at(began + Duration::from_millis(3900))));
         assert!(plan.kill - plan.term >= Duration::from_millis(2100));
     }
 }

@@ -230,6 +230,34 @@ async fn concurrent_stops_are_one_and_the_earlier_deadline_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_caller_in_a_hurry_asks_sooner() {
+    let world = World::new();
+    let child = world.start("sleep MARK; :", 1).await;
+    let input = Duration::from_millis(20);
+    let ended = child.tree.stop_soon(Cause::Quit, soon(LIMIT), input).await;
+    assert_eq!(ended.how, How::Terminated);
+    assert!(ended.took < SECOND, "{ended:?}");
+    world.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_can_run_in_a_task_and_counts_a_program_that_has_just_ended() {
+    let world = World::new();
+    for _ in 0..10 {
+        let mut child = world.start("exec cat", 0).await;
+        echo(&mut child).await;
+        // Its input is closed before the stop has looked at it.
+        let (tree, stdin) = (child.tree, child.stdin);
+        let work = async move {
+            tokio::join!(tree.stop(Cause::Unused, soon(LIMIT)), async { drop(stdin) }).0
+        };
+        let ended = world.scope.spawn("stop", work).join().await.expect("an end");
+        assert_eq!((ended.how, ended.processes), (How::Exited, 1));
+    }
+    world.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_that_is_over_kills_at_once() {
     let world = World::new();
     let child = world.start("trap '' TERM; sleep MARK; :", 1).await;
