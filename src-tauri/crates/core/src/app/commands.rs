@@ -190,7 +190,7 @@ impl App {
             content: input.content,
             queue: input.queue,
             request_id: input.request_id,
-            ready_timeout: input.ready_timeout_ms.map_or(READY_TIMEOUT, Duration::from_millis),
+            ready_timeout: self.ready_timeout(input.ready_timeout_ms).await,
             servers: None,
             agent: None,
             policy: None,
