@@ -95,6 +95,7 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
+    let _end_of_writing = written.clone().until_dropped();
     let (ours, theirs) = sdk::Channel::duplex();
     let (outgoing, incoming) = ours.into_parts();
     let mut read =

@@ -50,27 +50,54 @@ impl Noise {
 
 /// Requests whose sender wants to know when they were written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WrittenRequests(Arc<Mutex<HashMap<RawJsonRpcId, oneshot::Sender<()>>>>);
+pub(crate) struct WrittenRequests(Arc<Mutex<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    senders: HashMap<RawJsonRpcId, oneshot::Sender<()>>,
+    /// Nothing is written any more.
+    over: bool,
+}
 
 impl WrittenRequests {
-    fn map(&self) -> MutexGuard<'_, HashMap<RawJsonRpcId, oneshot::Sender<()>>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn expect(&self, id: RawJsonRpcId) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        self.map().insert(id, sender);
+        let mut waiting = self.waiting();
+        if !waiting.over {
+            waiting.senders.insert(id, sender);
+        }
         receiver
     }
 
     pub(crate) fn forget(&self, id: &RawJsonRpcId) {
-        self.map().remove(id);
+        self.waiting().senders.remove(id);
     }
 
     fn done(&self, id: &RawJsonRpcId) {
-        if let Some(sender) = self.map().remove(id) {
+        if let Some(sender) = self.waiting().senders.remove(id) {
             let _ = sender.send(());
         }
+    }
+
+    /// Ends all waits when it is dropped: with the connection, however that ends.
+    pub(crate) fn until_dropped(self) -> EndOfWriting {
+        EndOfWriting(self)
+    }
+}
+
+/// See [`WrittenRequests::until_dropped`].
+#[derive(Debug)]
+pub(crate) struct EndOfWriting(WrittenRequests);
+
+impl Drop for EndOfWriting {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting();
+        waiting.over = true;
+        waiting.senders.clear();
     }
 }
 

@@ -265,9 +265,47 @@ async fn an_agent_that_stops_reading_does_not_hold_the_caller() {
     let (client, agent) = initialized(Limits::default()).await;
     let large = json!({"type": "text", "text": "x".repeat(1024 * 1024)});
     let written = client.peer.prompt("s1", &[large], |_| {}).unwrap();
-    let waited = timeout(Duration::from_millis(50), written.wait()).await;
+    let mut written = Box::pin(written.wait());
+    let waited = timeout(Duration::from_millis(50), &mut written).await;
     assert!(waited.is_err(), "a prompt that does not fit in the pipe was not written");
     drop(agent);
+    let ended = timeout(SOON, written).await.expect("waits for a connection that has ended");
+    assert_eq!(ended, Err(PeerError::Lost));
+}
+
+#[tokio::test]
+async fn a_request_in_the_instant_of_the_end_is_not_left_waiting() {
+    for _ in 0..200 {
+        let (client, agent) = initialized(Limits::default()).await;
+        let peer = client.peer.clone();
+        let asking = tokio::spawn(async move {
+            loop {
+                let (sender, receiver) = oneshot::channel();
+                let sent = peer.prompt("s1", &[], move |result| {
+                    let _ = sender.send(result);
+                });
+                let Ok(written) = sent else { return };
+                if written.wait().await.is_err() {
+                    // Dropped or failed, but never left.
+                    let _ = receiver.await;
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        let Client { mut queue, .. } = client;
+        let drain = async {
+            while let Some(message) = queue.recv().await {
+                if let FromAgent::Answer(answer) = message {
+                    answer.deliver();
+                }
+            }
+        };
+        tokio::task::yield_now().await;
+        drop(agent);
+        timeout(SOON, drain).await.expect("the queue ends");
+        timeout(SOON, asking).await.expect("a request was left waiting").unwrap();
+    }
 }
 
 #[tokio::test]
