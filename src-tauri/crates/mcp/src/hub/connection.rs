@@ -5,7 +5,7 @@ use super::{
     state::{Caller, Upstream},
 };
 use crate::{
-    Envelope, Kind, Line, LineReader,
+    Envelope, Kind, Line, LineReader, Meter,
     catalogue::{Page, declares},
     frame::{self, METHOD_NOT_FOUND},
     revision,
@@ -25,6 +25,8 @@ pub(super) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Messages that wait to be written to the server; beyond that it does not read.
 const OUTGOING: usize = 1024;
+/// The same in bytes.
+const OUTGOING_BYTES: usize = 128 * 1024 * 1024;
 /// Small messages that were queued together are written together, up to this size.
 const BATCH: usize = 64 * 1024;
 /// What a server may list before it is taken for endless.
@@ -55,8 +57,14 @@ pub(super) fn begin(
 ) -> impl Future<Output = Disconnected> + Send + 'static {
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let (stop, refetch) = (CancellationToken::new(), Arc::new(Notify::new()));
-    let upstream =
-        Upstream { generation, ready: false, out, stop: stop.clone(), refetch: refetch.clone() };
+    let upstream = Upstream {
+        generation,
+        ready: false,
+        out,
+        meter: Meter::new(OUTGOING_BYTES),
+        stop: stop.clone(),
+        refetch: refetch.clone(),
+    };
     let current = shared.act(|state, effects| state.connected(upstream, effects));
     let why = "its connection was given up".to_owned();
     let ending = current.then(|| Ending { shared: shared.clone(), generation, why });

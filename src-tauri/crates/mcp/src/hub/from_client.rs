@@ -1,7 +1,7 @@
 //! What a client says: answered here, passed on, held, or refused.
 
 use super::state::{
-    Call, Caller, ClientKey, Effects, FIRST_LIST_WAIT, LEVELS, Link, State, refusal,
+    Call, Caller, ClientKey, Effects, FIRST_LIST_WAIT, LEVELS, Link, OPEN_REQUESTS, State, refusal,
 };
 use crate::{
     Envelope, Kind,
@@ -271,7 +271,8 @@ impl State {
         {
             subscribes = Some(uri);
         }
-        if !self.write(frame::splice(&message.line, &mut edits)) {
+        let room = self.calls.len() < OPEN_REQUESTS;
+        if !room || !self.write(frame::splice(&message.line, &mut edits)) {
             if let (Some(uri), Some(client)) = (subscribes, self.clients.get_mut(&key)) {
                 client.subscriptions.remove(&uri);
             }

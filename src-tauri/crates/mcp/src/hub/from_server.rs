@@ -1,9 +1,9 @@
 //! What the server says: whose it is, and under which id.
 
-use super::state::{Asked, Caller, ClientKey, Effects, LEVELS, Link, State};
+use super::state::{Asked, Caller, ClientKey, Effects, LEVELS, Link, OPEN_REQUESTS, State};
 use crate::{
     Envelope, Kind,
-    frame::{self, METHOD_NOT_FOUND},
+    frame::{self, INTERNAL_ERROR, METHOD_NOT_FOUND},
 };
 use std::ops::Range;
 
@@ -67,6 +67,11 @@ impl State {
             "roots/list" => Some("roots"),
             _ => None,
         };
+        if self.asked.len() >= OPEN_REQUESTS {
+            let why = "too many requests to clients are unanswered";
+            self.write(frame::error(id, INTERNAL_ERROR, why, None));
+            return;
+        }
         let Some((key, concerning)) = self.who_answers(message, ability) else {
             self.roots_wanted |= ability == Some("roots");
             let why = format!("Method not found: no client here can answer {}", message.method());

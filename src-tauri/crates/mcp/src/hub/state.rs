@@ -5,7 +5,7 @@ use crate::{
     Envelope, ToolFilter,
     catalogue::Known,
     frame::{self, CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, UNAVAILABLE},
-    outlet::{Outlet, ToClient},
+    outlet::{Meter, Outlet, ToClient},
 };
 use bytes::{Bytes, BytesMut};
 use serde_json::json;
@@ -27,6 +27,8 @@ pub(super) const FIRST_LIST_WAIT: Duration = Duration::from_millis(800);
 const HELD_CALLS: usize = 1024;
 /// Bytes in calls that wait.
 const HELD_BYTES: usize = 64 * 1024 * 1024;
+/// Requests of clients that a server may leave unanswered, and its own that clients may.
+pub(super) const OPEN_REQUESTS: usize = 16 * 1024;
 /// Progress tokens remembered after their call was answered (a task goes on).
 const RETIRED_TOKENS: usize = 1024;
 /// Labels of which the receipt is remembered.
@@ -54,6 +56,8 @@ pub(super) struct Upstream {
     pub generation: u64,
     pub ready: bool,
     pub out: mpsc::Sender<Bytes>,
+    /// Bounds what waits in `out` by its size, too.
+    pub meter: Meter,
     /// Ends the future that carries this connection.
     pub stop: CancellationToken,
     /// Asks that future to fetch the tools again.
@@ -300,7 +304,9 @@ impl State {
     /// Hands a message to the writer; `false` when it is full or gone.
     pub fn write(&mut self, message: BytesMut) -> bool {
         match &self.link {
-            Link::Up(upstream) => upstream.out.try_send(frame::to_line(message)).is_ok(),
+            Link::Up(Upstream { out, meter, .. }) => {
+                meter.admit(frame::to_line(message)).is_ok_and(|line| out.try_send(line).is_ok())
+            }
             Link::Down { .. } => false,
         }
     }

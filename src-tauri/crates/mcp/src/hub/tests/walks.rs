@@ -117,7 +117,8 @@ impl World {
                 let (out, received) = mpsc::channel(1024);
                 let (stop, refetch) = (CancellationToken::new(), Arc::new(Notify::new()));
                 let generation = self.generation;
-                let up = Upstream { generation, ready: false, out, stop, refetch };
+                let meter = crate::Meter::new(1 << 20);
+                let up = Upstream { generation, ready: false, out, meter, stop, refetch };
                 assert!(state.connected(up, &mut effects));
                 self.received = Some(received);
                 self.unanswered.clear();
