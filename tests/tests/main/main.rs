@@ -11,6 +11,7 @@ mod access;
 mod bridge;
 mod chat;
 mod fakes;
+mod fallback;
 mod quitting;
 mod readiness;
 mod sessions;
