@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { type Block, blocksOf, sanitise } from './markdown';
+import { type Block, markdown, sanitise } from './markdown';
+
+function blocksOf(text: string): Block[] {
+  return markdown()(text);
+}
 
 function html(text: string): string {
   return blocksOf(text)
@@ -67,17 +71,38 @@ describe('blocks', () => {
   });
 
   it('renders only what changed', () => {
-    const first = blocksOf('# One\n\ntwo\n\nthr');
-    const second = blocksOf('# One\n\ntwo\n\nthree', first);
+    const read = markdown();
+    const first = read('# One\n\ntwo\n\nthr');
+    const second = read('# One\n\ntwo\n\nthree');
     expect(second[0]).toBe(first[0]);
     expect(second[1]).toBe(first[1]);
     expect(second[2]).not.toBe(first[2]);
   });
 
   it('finds the target of a reference that comes later', () => {
-    const first = blocksOf('see [it][1]');
-    const second = blocksOf('see [it][1]\n\n[1]: https://a.example/', first);
+    const read = markdown();
+    read('see [it][1]\n\na\n\nb\n\nc');
+    const second = read('see [it][1]\n\na\n\nb\n\nc\n\n[1]: https://a.example/');
     expect((second[0] as { html: string }).html).toContain('href="https://a.example/"');
+  });
+
+  it('says the same of a text that comes letter by letter as of the whole', () => {
+    const whole = [
+      '# T\n\npara *one*\nline two\n\n- a\n- b\n\n  more of b\n\n- c\n\n1. x\n   - y\n\n> q\n> r\nlazy\n\n',
+      '| a | b |\n|---|--:|\n| 1 | 2 |\n\nSetext\n===\n\n```js\nlet a = `\n\n# not a heading\n```\n\n    indented\n\n\n    more\n\n***\n',
+      'a\r\n\r\nb\r\n\tc\n\n~~~\nopen fence\n\n- still code\n',
+    ].join('');
+    const read = markdown();
+    for (let end = 0; end <= whole.length; end++) {
+      const text = whole.slice(0, end);
+      expect(read(text)).toEqual(blocksOf(text));
+    }
+  });
+
+  it('starts over when the text is another one', () => {
+    const read = markdown();
+    read('one\n\ntwo\n\nthree\n\nfour');
+    expect(read('x\n\ntwo').map(({ raw }) => raw.trim())).toEqual(['x', 'two']);
   });
 
   it('an open code fence is code already while it streams in', () => {

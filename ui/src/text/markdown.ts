@@ -49,21 +49,43 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   if (href) node.setAttribute('title', href);
 });
 
-/** A Markdown text as blocks of safe HTML and of code. */
-export function blocksOf(text: string, known: readonly Block[] = []): Block[] {
-  const blocks: Block[] = [];
-  for (const token of marked.lexer(text)) {
-    if (token.type === 'space' || token.type === 'def') continue;
-    // What did not change is not rendered again, and keeps its identity for the screen.
-    const old = known[blocks.length];
-    blocks.push(old && old.raw === token.raw && !hasReference(token) ? old : blockOf(token));
-  }
-  return blocks;
-}
+/** A target of reference links: it may concern any block before it. */
+const DEFINITION = /^ {0,3}\[[^\]\n]+\]:/m;
+/** How many blocks at the end are read again when text was added: the last one may go on, or join the one before it. */
+const OPEN_END = 2;
 
-/** A reference link may find its target later in the text. */
-function hasReference(token: Token): boolean {
-  return token.type !== 'code' && token.raw.includes('][');
+/**
+ * A Markdown text that grows, as blocks of safe HTML and of code. What did not
+ * change keeps its identity, and when text was added at the end only the end is
+ * read again, so that a long answer does not get slower as it comes.
+ */
+export function markdown(): (text: string) => Block[] {
+  let known: Block[] = [];
+  /** Where each block begins in `read`. */
+  let starts: number[] = [];
+  let read = '';
+
+  return (text) => {
+    const isGrown = text.startsWith(read) && !DEFINITION.test(text);
+    const kept = isGrown ? Math.max(0, known.length - OPEN_END) : 0;
+    const begin = kept > 0 ? (starts[kept] ?? 0) : 0;
+    const blocks = known.slice(0, kept);
+    const places = starts.slice(0, kept);
+    let at = begin;
+    for (const token of marked.lexer(text.slice(begin))) {
+      if (token.type !== 'space' && token.type !== 'def') {
+        const old = known[blocks.length];
+        blocks.push(old && old.raw === token.raw && !DEFINITION.test(text) ? old : blockOf(token));
+        places.push(at);
+      }
+      at += token.raw.length;
+    }
+    // Where the lengths do not add up, the places are not to be trusted.
+    known = blocks;
+    starts = at === text.length ? places : [];
+    read = at === text.length ? text : '\0';
+    return blocks;
+  };
 }
 
 function blockOf(token: Token): Block {

@@ -5,6 +5,27 @@ import { aServer, aSession } from '../state/recordings';
 import { announce } from './announce';
 import { type Form, formOf, readForm } from './server-form';
 import { canStop, stopWords } from './session';
+import { BUDGET, startOf } from './window';
+
+describe('the window of turns', () => {
+  const turn = (number: number, items: number): Turn => ({
+    id: `t${number}`, number, prompt: [], startedAt: 1, endedAt: 2, stopReason: 'end_turn', description: null, receipt: [], requestId: null,
+    items: Array.from({ length: items }, () => ({ kind: 'thought', text: 'x', id: null, late: false })),
+  });
+
+  it('shows a short conversation whole, and a long one from its end', () => {
+    expect(startOf([turn(1, 3), turn(2, 3)])).toBe(1);
+    expect(startOf([1, 2, 3, 4, 5].map((number) => turn(number, BUDGET / 2 - 1)))).toBe(4);
+    expect(startOf([])).toBe(0);
+  });
+
+  it('always goes on, even to a turn that is too long alone', () => {
+    const turns = [turn(1, 5), turn(2, BUDGET * 9), turn(3, 5)];
+    expect(startOf(turns)).toBe(3);
+    expect(startOf(turns, 1)).toBe(2);
+    expect(startOf(turns, 0)).toBe(1);
+  });
+});
 
 describe('announcements', () => {
   const turn = (text: string, stopReason: string | null = null): Turn => ({
