@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn line(pid: u32, parent: u32, group: u32, session: u32, start: u64) -> Stat {
-        Stat { pid, parent, group, session, state: b'S', ticks: 0, start, pages: 0 }
+        Stat { pid, parent, group, session, state: b'S', threads: 1, ticks: 0, start, pages: 0 }
     }
 
     fn pids(mut found: Vec<Stat>) -> Vec<u32> {

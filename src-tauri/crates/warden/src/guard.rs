@@ -91,7 +91,7 @@ impl Guard {
             self.act(reaped);
             if self.wait().is_err() {
                 // Without poll there is no watching: the safe end is the tree's end.
-                self.kill(ROUND_PAUSE.0);
+                self.kill();
             }
         }
     }
@@ -135,12 +135,10 @@ impl Guard {
             self.ask(self.grace);
         }
         match self.phase {
-            Phase::Asked(until) if Instant::now() >= until => self.kill(ROUND_PAUSE.0),
+            Phase::Asked(until) if Instant::now() >= until => self.kill(),
             // What the dead ones had started is ours now.
-            Phase::Killing { .. } if reaped != Reaped::None => self.kill(ROUND_PAUSE.0),
-            Phase::Killing { next, pause } if Instant::now() >= next => {
-                self.kill((pause * 2).min(ROUND_PAUSE.1));
-            }
+            Phase::Killing { .. } if reaped == Reaped::Some => self.kill(),
+            Phase::Killing { next, pause } if Instant::now() >= next => self.kill_again(pause),
             _ => {}
         }
     }
@@ -162,7 +160,7 @@ impl Guard {
     /// KILL to our children. What those have started becomes ours when they are dead, and
     /// is next: level by level, and no look at the process table. A child that we have not
     /// reaped keeps its pid, so nobody else can be hit.
-    fn kill(&mut self, pause: Duration) {
+    fn kill(&mut self) {
         let before = self.killed.len();
         for pid in proc::children(std::process::id()) {
             let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -170,15 +168,23 @@ impl Guard {
                 self.killed.insert(pid);
             }
         }
-        let mut killed = self.killed.len() - before;
-        if self.control.fd().is_none() {
-            let strangers = kill::round(|| self.strangers_and_below(&proc::all(), &HashSet::new()));
-            killed += strangers.len();
-        }
-        if killed > 0 {
-            self.control.say(&Report::Killed(killed));
-        }
+        self.killed(self.killed.len() - before);
+        self.phase = Phase::Killing { next: Instant::now() + ROUND_PAUSE.0, pause: ROUND_PAUSE.0 };
+    }
+
+    /// No child has ended since the last KILL: the system holds one, and with it what it
+    /// has started; or strangers are left. Everybody that can be found gets it.
+    fn kill_again(&mut self, pause: Duration) {
+        let killed = kill::round(|| self.members());
+        self.killed(killed.len());
+        let pause = (pause * 2).min(ROUND_PAUSE.1);
         self.phase = Phase::Killing { next: Instant::now() + pause, pause };
+    }
+
+    fn killed(&mut self, count: usize) {
+        if count > 0 {
+            self.control.say(&Report::Killed(count));
+        }
     }
 
     /// Everything below us, and (when the app is not there to see to them) strangers.
@@ -248,7 +254,7 @@ impl Guard {
             for order in self.control.orders() {
                 match order {
                     Order::Term(grace) => self.ask(grace),
-                    Order::Kill => self.kill(ROUND_PAUSE.0),
+                    Order::Kill => self.kill(),
                 }
             }
             if self.control.fd().is_none() {

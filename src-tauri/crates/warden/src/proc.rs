@@ -22,7 +22,8 @@ impl Stat {
                 let user: u64 = fields.nth(7)?.parse().ok()?;
                 user + fields.next()?.parse::<u64>().ok()?
             },
-            start: fields.nth(6)?.parse().ok()?,
+            threads: fields.nth(4)?.parse().ok()?,
+            start: fields.nth(1)?.parse().ok()?,
             pages: fields.nth(1)?.parse().unwrap_or(0),
         })
     }
@@ -95,7 +96,7 @@ mod tests {
     use crate::table::below;
 
     const LINE: &[u8] =
-        b"4242 (a) b (c)) S 17 4242 4000 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 \
+        b"4242 (a) b (c)) S 17 4242 4000 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 3 0 \
         98765 1234567 321 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n";
 
     #[test]
@@ -107,6 +108,7 @@ mod tests {
             group: 4242,
             session: 4000,
             state: b'S',
+            threads: 3,
             ticks: 42,
             start: 98765,
             pages: 321,

@@ -15,6 +15,8 @@ pub struct Stat {
     pub session: u32,
     /// `R`, `S`, `D`, `T`, `Z`, …
     pub state: u8,
+    /// How many threads it has.
+    pub threads: u32,
     /// User and system time in clock ticks.
     pub ticks: u64,
     /// Start time in clock ticks since boot.
@@ -24,9 +26,10 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether it runs: a zombie has ended and waits for its parent only.
+    /// Whether it runs: a zombie has ended and waits for its parent only. One whose first
+    /// thread has ended while others run looks like one, but has more than one thread.
     pub fn is_alive(&self) -> bool {
-        !matches!(self.state, b'Z' | b'X' | b'x')
+        !matches!(self.state, b'Z' | b'X' | b'x') || self.threads > 1
     }
 }
 
@@ -60,7 +63,17 @@ mod tests {
     use super::*;
 
     fn line(pid: u32, parent: u32) -> Stat {
-        Stat { pid, parent, group: 0, session: 0, state: b'S', ticks: 0, start: 1, pages: 0 }
+        Stat {
+            pid,
+            parent,
+            group: 0,
+            session: 0,
+            state: b'S',
+            threads: 1,
+            ticks: 0,
+            start: 1,
+            pages: 0,
+        }
     }
 
     fn pids(mut found: Vec<Stat>) -> Vec<u32> {
@@ -80,5 +93,13 @@ mod tests {
     fn a_torn_reading_with_a_ring_ends() {
         let table = [line(2, 3), line(3, 2)];
         assert_eq!(pids(below(&table, [2], &HashSet::new())), [2, 3]);
+    }
+
+    #[test]
+    fn a_zombie_is_dead_unless_its_other_threads_run() {
+        let zombie = Stat { state: b'Z', ..line(2, 1) };
+        assert!(!zombie.is_alive());
+        assert!(Stat { threads: 2, ..zombie }.is_alive());
+        assert!(line(2, 1).is_alive());
     }
 }

@@ -45,6 +45,7 @@ fn line(process: &Process) -> Stat {
         group: 0,
         session: 0,
         state,
+        threads: 1,
         ticks: process.accumulated_cpu_time(),
         start: process.start_time(),
         pages: process.memory(),
