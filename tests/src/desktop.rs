@@ -152,6 +152,11 @@ impl Desktop {
         assert!(pressed.is_ok_and(|status| status.success()), "xdotool failed");
     }
 
+    /// What it wrote so far.
+    pub fn log(&self) -> String {
+        read(&self.log)
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         census::signal(self.pid, signal);

@@ -93,8 +93,7 @@ async fn the_x_of_the_window_hides_it_in_the_tray_from_where_it_comes_back_and_q
     let menu = TrayMenu::of(desktop.pid).await;
     // The program asks for the host when it starts; the answer is in its log.
     wait_until("it knows the tray host", BOUND, async || {
-        let log = std::fs::read_to_string(stage.path("desktop.log")).ok()?;
-        log.contains("host=true").then_some(())
+        desktop.log().contains("host=true").then_some(())
     })
     .await;
     stubborn::session(&desktop, &stage, "HANG").await;
@@ -119,7 +118,20 @@ async fn the_x_of_the_window_hides_it_in_the_tray_from_where_it_comes_back_and_q
 #[tokio::test]
 #[ignore = "needs a display; cargo xtask test runs it"]
 async fn control_q_quits() {
-    a_quit_by(async |desktop: &Desktop| desktop.press("ctrl+q").await).await;
+    a_quit_by(async |desktop: &Desktop| {
+        // The page may still be loading: the key is pressed until it is heard.
+        for _ in 0..20 {
+            desktop.press("ctrl+q").await;
+            let heard = wait_until("it is heard", BOUND, async || {
+                desktop.log().contains("Shutting down").then_some(())
+            });
+            if tokio::time::timeout(Duration::from_secs(1), heard).await.is_ok() {
+                return;
+            }
+        }
+        panic!("nobody hears Ctrl+Q");
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -175,8 +187,7 @@ async fn a_second_start_shows_the_first_window_and_ends_with_zero() {
     let stage = Stage::alone().await;
     let mut desktop = Desktop::start(&stage).await;
     wait_until("it knows the tray host", BOUND, async || {
-        let log = std::fs::read_to_string(stage.path("desktop.log")).ok()?;
-        log.contains("host=true").then_some(())
+        desktop.log().contains("host=true").then_some(())
     })
     .await;
     desktop.close_window().await;
