@@ -645,7 +645,12 @@ ms: number,
 /**
  * Why it is not ready.
  */
-error: string | null, };
+error: string | null, 
+/**
+ * The receipt: how many tools the agent was listed last, as the bridge saw it. Absent as
+ * long as the agent has not asked, and when it does not reach the server by the bridge.
+ */
+fetched?: number, };
 
 /**
  * A server's state as others see it.
@@ -696,6 +701,11 @@ restarts: number,
  * From its start to the answer of `tools/list`.
  */
 ready_ms: number | null, 
+/**
+ * What it does while it is starting: what it said last, or that a package may be
+ * downloading.
+ */
+note?: string, 
 /**
  * Ids of the sessions that hold a lease on it.
  */

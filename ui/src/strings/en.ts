@@ -175,7 +175,7 @@ export const en = {
   'composer.stop': 'Stop the agent',
   'composer.stopping': 'Stopping…',
   'composer.force': 'Stop session',
-  'composer.forceWhat': 'The agent has not reacted.',
+  'composer.forceWhat': 'The agent does not react to the stop.',
   'composer.hint': 'Enter sends, Shift + Enter starts a new line',
   'composer.busy': 'The agent is working',
   'composer.lost': 'Not connected',
