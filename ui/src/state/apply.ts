@@ -1,4 +1,4 @@
-import type { Event, History, PermissionView, ServerReadiness, SessionView, Snapshot } from '../wire';
+import type { Event, History, PermissionView, SessionView, Snapshot } from '../wire';
 import { object, text } from './json';
 import type { State, Transcript, Turn } from './model';
 import { ABOUT_THE_SESSION, addOutcome, addRequest, addUpdate, settle, toolCallId, turnOf } from './turns';
@@ -132,14 +132,6 @@ export function applyOlder(state: State, session: string, page: History): State 
 export function applyClosing(state: State, session: string): State {
   const { [session]: _, ...transcripts } = state.transcripts;
   return { ...state, transcripts };
-}
-
-/** What the answer to a prompt said about the servers of its turn. */
-export function applyReceipt(state: State, session: string, turn: string, receipt: readonly ServerReadiness[]): State {
-  return changeTranscript(state, session, (transcript) => ({
-    ...transcript,
-    turns: transcript.turns.map((known) => (known.id === turn ? { ...known, receipt } : known)),
-  }));
 }
 
 /** The open permission requests of a session that none of its cards shows. */

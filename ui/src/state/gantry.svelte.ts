@@ -1,7 +1,6 @@
 import { asBackendError, type Backend, type BackendError, UNAUTHORIZED } from '../backend';
-import { t } from '../strings';
-import type { AgentView, Commands, Event, JsonValue, SessionCreate } from '../wire';
-import { apply, applyNewest, applyOlder, applyOpening, applyReceipt, applySnapshot } from './apply';
+import type { AgentView, Commands, Event, JsonValue, PromptAccepted, SessionCreate } from '../wire';
+import { apply, applyNewest, applyOlder, applyOpening, applySnapshot } from './apply';
 import { perFrame } from './frames';
 import { EMPTY, type State } from './model';
 
@@ -35,6 +34,8 @@ export class Gantry {
   current: string | null = $state(null);
   agents: readonly AgentView[] = $state.raw([]);
   outbox: Record<string, Outgoing> = $state.raw({});
+  /** What the host said to the last prompt of each session: it may come before the event of its turn. */
+  accepted: Readonly<Record<string, PromptAccepted>> = $state.raw({});
   /** What is being written, by session. */
   drafts: Record<string, string> = $state({});
   toasts: readonly Toast[] = $state.raw([]);
@@ -142,8 +143,7 @@ export class Gantry {
         request_id: outgoing.requestId,
       });
       settle({ turn: accepted.turn });
-      this.state = applyReceipt(this.state, session, accepted.turn, accepted.servers);
-      if (accepted.context === 'lost') this.toast('bad', t('chat.contextLost'));
+      this.accepted = { ...this.accepted, [session]: accepted };
     } catch (thrown) {
       settle({ error: asBackendError(thrown).message });
     }
