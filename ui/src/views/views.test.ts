@@ -3,9 +3,40 @@ import type { Turn } from '../state/model';
 import { byProject, endsWith, recentProjects } from '../state/groups';
 import { aServer, aSession } from '../state/recordings';
 import { announce } from './announce';
+import { Follower } from './follow';
 import { type Form, formOf, readForm } from './server-form';
 import { canStop, stopWords } from './session';
 import { BUDGET, startOf } from './window';
+
+describe('following the end', () => {
+  let now = 0;
+  const at = (top: number, height: number) => ({ top, height, inside: 500 });
+
+  it('goes on while text comes between our move and its scroll event', () => {
+    const follower = new Follower(() => now);
+    follower.moved(at(500, 1000));
+    follower.scrolled(at(500, 1400));
+    expect(follower.isAtEnd).toBe(true);
+    // The browser moved us up a little, because something above became lower.
+    follower.scrolled(at(450, 1400));
+    expect(follower.isAtEnd).toBe(true);
+  });
+
+  it('ends when the reader goes up, and begins again near the end', () => {
+    const follower = new Follower(() => now);
+    follower.moved(at(500, 1000));
+    follower.gesture();
+    follower.scrolled(at(300, 1000));
+    expect(follower.isAtEnd).toBe(false);
+    follower.scrolled(at(400, 1000));
+    expect(follower.isAtEnd).toBe(false);
+    follower.scrolled(at(450, 1000));
+    expect(follower.isAtEnd).toBe(true);
+    now += 1000;
+    follower.scrolled(at(100, 1000));
+    expect(follower.isAtEnd).toBe(false);
+  });
+});
 
 describe('the window of turns', () => {
   const turn = (number: number, items: number): Turn => ({
