@@ -1,6 +1,6 @@
 //! HTTP to a running Gantry, whichever host it is.
 
-use crate::{Progress, stage::pretty, wait_until};
+use crate::{McpClient, Progress, stage::pretty, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -122,6 +122,16 @@ impl Api {
         progress.end_of_turn(bound).await;
         let text = progress.text();
         (answer, text)
+    }
+
+    /// An MCP client of a saved server's bridge URL.
+    ///
+    /// # Panics
+    /// When it cannot be initialised.
+    pub async fn mcp(&self, url: &str) -> McpClient {
+        let headers = [("authorization".to_owned(), format!("Bearer {}", self.token))];
+        let client = McpClient::http_over(self.client.clone(), url, &headers).await;
+        client.unwrap_or_else(|why| panic!("{url}: {why:#}"))
     }
 
     /// One server of `servers_list`.

@@ -72,6 +72,20 @@ pub fn row(pid: u32) -> Option<Row> {
     })
 }
 
+/// The children of a process that have ended and that it has not waited for.
+pub fn zombies_of(parent: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_zombie = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace());
+        let mut fields = fields.into_iter().flatten();
+        let (state, of) = (fields.next(), fields.next());
+        state == Some("Z") && of == Some(parent.to_string().as_str())
+    };
+    pids.filter(is_zombie).collect()
+}
+
 /// Writes this process into the ledger of its stage; the fake programs do so first of all.
 pub fn sign_in() {
     sign_in_to(std::env::var_os(TAG).as_deref().map(Path::new));

@@ -53,7 +53,18 @@ impl McpClient {
     /// # Errors
     /// When it cannot be reached, or does not answer `initialize` with a result.
     pub async fn http(url: &str, headers: &[(String, String)]) -> Result<Self> {
-        let client = crate::api::http_client();
+        Self::http_over(crate::api::http_client(), url, headers).await
+    }
+
+    /// The same over a client that is there already.
+    ///
+    /// # Errors
+    /// See [`McpClient::http`].
+    pub async fn http_over(
+        client: reqwest::Client,
+        url: &str,
+        headers: &[(String, String)],
+    ) -> Result<Self> {
         let (url, headers) = (url.to_owned(), headers.to_vec());
         Self::over(Transport::Http(Http { client, url, headers, session: Arc::default() })).await
     }
@@ -222,6 +233,14 @@ impl McpClient {
     /// Notifications and requests of the server that came so far.
     pub fn notifications(&self) -> Vec<Value> {
         lock(&self.notifications).clone()
+    }
+
+    /// The id of the HTTP session.
+    pub fn session(&self) -> Option<String> {
+        match &self.transport {
+            Transport::Http(http) => lock(&http.session).clone(),
+            Transport::Stdio(_) => None,
+        }
     }
 
     /// Closes a stdio server's input.

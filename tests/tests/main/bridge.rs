@@ -1,6 +1,6 @@
 //! The bridge: one process a server, its URL, its restarts.
 
-use gantry_tests::{Instance, McpClient, Stage, programs, record, wait_until};
+use gantry_tests::{Instance, Stage, programs, record, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -178,8 +178,7 @@ async fn what_a_server_says_comes_through_the_bridge_as_it_is() {
         .await;
     let server = instance.server_in("plain", "ready", BOUND).await;
     let url = server["url"].as_str().unwrap();
-    let headers = [("authorization".to_owned(), format!("Bearer {}", instance.token))];
-    let client = McpClient::http(url, &headers).await.unwrap();
+    let client = instance.mcp(url).await;
     assert_eq!(client.initialized["serverInfo"]["name"], "fake_mcp");
     let tools = client.tools().await.unwrap();
     assert_eq!(tools.len(), 12);
@@ -211,9 +210,8 @@ async fn four_clients_with_the_same_ids_and_tokens_get_their_own_answers() {
     save(&instance, "shared", &[]).await;
     let server = instance.server_in("shared", "ready", BOUND).await;
     let url = server["url"].as_str().unwrap();
-    let headers = [("authorization".to_owned(), format!("Bearer {}", instance.token))];
     let clients = (0..4).map(async |number| {
-        let client = McpClient::http(url, &headers).await.unwrap();
+        let client = instance.mcp(url).await;
         for round in 0..10 {
             let slow = json!({ "name": "slow", "arguments": { "ms": 20 }, "_meta": { "progressToken": 1 } });
             let text = format!("{number}-{round}");
@@ -228,6 +226,35 @@ async fn four_clients_with_the_same_ids_and_tokens_get_their_own_answers() {
     });
     futures::future::join_all(clients).await;
     assert_eq!(stage.running("fake_mcp").len(), 1);
+    instance.quit().await;
+    stage.finish().await;
+}
+
+/// Case N7.
+#[tokio::test]
+async fn clients_that_vanish_make_room_for_others_and_memory_stays_bounded() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    save(&instance, "shared", &[]).await;
+    let server = instance.server_in("shared", "ready", BOUND).await;
+    let url = server["url"].as_str().unwrap();
+    let rss = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", instance.pid)).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let first = instance.mcp(url).await;
+    let before = rss();
+    for _ in 0..25 {
+        futures::future::join_all((0..100).map(|_| instance.mcp(url))).await;
+    }
+    let grown = rss().saturating_sub(before);
+    assert!(grown < 100 << 10, "2,500 clients cost {grown} KiB");
+    // The oldest had to go; its client finds out and comes back by itself.
+    let raw = first.session().unwrap();
+    let echo = first.call("echo", json!({ "text": "still here" })).await.unwrap();
+    assert_eq!(echo["content"][0]["text"], "still here");
+    assert_ne!(first.session().unwrap(), raw, "no session ever ends");
     instance.quit().await;
     stage.finish().await;
 }

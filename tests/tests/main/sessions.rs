@@ -108,6 +108,47 @@ async fn a_stop_ends_what_a_stubborn_agent_and_its_stubborn_server_started() {
     stage.finish().await;
 }
 
+/// Case 21.
+#[tokio::test]
+async fn a_server_that_ends_only_at_its_end_of_input_needs_no_force() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let mut request = request(&stage, "ECHO here");
+    request["agent_config"]["context_servers"] =
+        json!({ "own": programs::fake_mcp(&["--ignore-term"]) });
+    let (answer, _) = instance.turn(request, BOUND).await;
+    let began = std::time::Instant::now();
+    let stopped = stop(&instance, &answer["session_id"]).await;
+    assert_eq!(stopped["forced"], 0, "{stopped}");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    stage.empty_but(&[instance.pid], Duration::from_millis(100)).await;
+    instance.quit().await;
+    stage.finish().await;
+}
+
+/// Case 6.
+#[tokio::test]
+async fn a_hundred_turns_leave_the_number_of_processes_flat() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let (first, _) = instance.turn(request(&stage, "ECHO 0"), BOUND).await;
+    let pids = |rows: Vec<gantry_tests::census::Row>| {
+        rows.into_iter().map(|row| row.pid).collect::<std::collections::BTreeSet<u32>>()
+    };
+    let before = pids(stage.members());
+    for turn in 1..=100 {
+        let mut next = request(&stage, &format!("ECHO {turn}"));
+        next["session_id"] = first["session_id"].clone();
+        let (_, text) = instance.turn(next, BOUND).await;
+        assert_eq!(text, turn.to_string());
+    }
+    assert_eq!(pids(stage.members()), before);
+    let zombies = gantry_tests::census::zombies_of(instance.pid);
+    assert_eq!(zombies, Vec::<u32>::new());
+    instance.quit().await;
+    stage.finish().await;
+}
+
 /// Case 32.
 #[tokio::test]
 async fn an_agent_that_is_killed_behind_our_back_fails_its_session_and_takes_its_children_along() {

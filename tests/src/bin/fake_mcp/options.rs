@@ -7,6 +7,7 @@ use std::{path::PathBuf, time::Duration};
 pub struct Options {
     /// `--label L`: `echo` answers `L: text`, so that it is known who answered.
     pub label: String,
+    /// `--word W`: means nothing (not kept; `args` shows it).
     /// `--start-delay MS`: says nothing for so long.
     pub start_delay: Duration,
     /// `--tools N`: so many tools `tool_0`, `tool_1`, … besides the standard ones.
@@ -55,6 +56,8 @@ impl Options {
             let (name, args) = (arg.as_str(), &mut args);
             match name {
                 "--label" => options.label = next(args, name),
+                // Only to see whether it arrives.
+                "--word" => drop(next::<String>(args, name)),
                 "--start-delay" => options.start_delay = Duration::from_millis(next(args, name)),
                 "--tools" => options.tools = next(args, name),
                 "--pages" => options.pages = next::<usize>(args, name).max(1),
