@@ -39,7 +39,8 @@ pub(crate) async fn run(shutdown: Shutdown, parts: Parts) {
     shutdown.urgency_reaches(Urgency::Orderly).await;
     let begun = Instant::now();
     let until = |span| Deadline::at(begun + span);
-    shutdown.on_third_request(watchdog::start(parts.supervisor.clone(), EXIT));
+    let report = shutdown.inner.report.subscribe();
+    shutdown.on_third_request(watchdog::start(parts.supervisor.clone(), EXIT, report));
     let enter = |phase: Phase| {
         parts.events.publish(Happening::ShuttingDown { phase: phase.name().into() });
         shutdown.enter(phase);
