@@ -10,6 +10,7 @@
     reason = "tests start and kill the programs under test themselves, and tasks end with the test"
 )]
 
+pub mod agents;
 pub mod api;
 pub mod bystanders;
 pub mod census;
@@ -17,6 +18,7 @@ pub mod desktop;
 pub mod instance;
 pub mod mcp_client;
 pub mod misbehave;
+pub mod model;
 pub mod npm;
 pub mod programs;
 pub mod progress;
@@ -25,10 +27,12 @@ pub mod stage;
 pub mod tray;
 pub mod wait;
 
+pub use agents::RealAgent;
 pub use api::{Answer, Api};
 pub use desktop::Desktop;
 pub use instance::Instance;
 pub use mcp_client::McpClient;
+pub use model::Model;
 pub use progress::{Event, Progress};
 pub use stage::Stage;
 pub use wait::wait_until;

@@ -5,14 +5,18 @@ use std::path::PathBuf;
 
 /// The folder with `node_modules`. The xtask knows the same place.
 fn folder() -> PathBuf {
-    if let Some(folder) = std::env::var_os("GANTRY_TESTS_NPM") {
-        return PathBuf::from(folder);
+    match std::env::var_os("GANTRY_TESTS_NPM") {
+        Some(folder) => PathBuf::from(folder),
+        None => cache().join("npm"),
     }
+}
+
+fn cache() -> PathBuf {
     let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()) {
         Some(cache) => PathBuf::from(cache),
         None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache"),
     };
-    cache.join("gantry-tests/npm")
+    cache.join("gantry-tests")
 }
 
 /// The script of `@modelcontextprotocol/server-everything`; `node` runs it, and
@@ -29,4 +33,19 @@ pub fn server_everything() -> PathBuf {
         script.display()
     );
     script
+}
+
+/// A file of a real agent, below its `node_modules`. Each agent has a folder of
+/// its own, so that one does not choose the versions of another's dependencies.
+///
+/// # Panics
+/// When it is not installed.
+pub fn agent(agent: &str, file: &str) -> PathBuf {
+    let path = cache().join("agents").join(agent).join("node_modules").join(file);
+    assert!(
+        path.is_file(),
+        "{} is not there; run `cargo xtask test --only packages`",
+        path.display()
+    );
+    path
 }

@@ -47,17 +47,30 @@ pub fn build_ui() -> Result<(), String> {
     fs::write(&stamp, sources).map_err(|why| format!("{}: {why}", stamp.display()))
 }
 
-/// Installs the tests' packages outside the repository, so that they are there
-/// for the next clone too.
+/// Installs the tests' packages.
 pub fn install_for_tests() -> Result<(), String> {
-    let from = place::root().join("tests/npm");
-    let to = place::test_npm();
-    fs::create_dir_all(&to).map_err(|why| format!("{}: {why}", to.display()))?;
+    install_from(&place::root().join("tests/npm"), &place::test_npm())
+}
+
+/// Installs the real agents of the tests, each into a folder of its own.
+pub fn install_agents() -> Result<(), String> {
+    let from = place::root().join("tests/npm/agents");
+    let entries = fs::read_dir(&from).map_err(|why| format!("{}: {why}", from.display()))?;
+    for entry in entries.flatten() {
+        install_from(&entry.path(), &place::test_agents().join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Installs a package list outside the repository, so that it is there for the
+/// next clone too.
+fn install_from(from: &Path, to: &Path) -> Result<(), String> {
+    fs::create_dir_all(to).map_err(|why| format!("{}: {why}", to.display()))?;
     for name in ["package.json", "package-lock.json"] {
         fs::copy(from.join(name), to.join(name))
             .map_err(|why| format!("{} to {}: {why}", from.join(name).display(), to.display()))?;
     }
-    install(&to)
+    install(to)
 }
 
 fn install(dir: &Path) -> Result<(), String> {

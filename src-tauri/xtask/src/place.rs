@@ -36,6 +36,12 @@ pub fn test_npm() -> PathBuf {
     cache().join("gantry-tests/npm")
 }
 
+/// The folders of the real agents that the tests start. `tests/src/npm.rs`
+/// knows the same place.
+pub fn test_agents() -> PathBuf {
+    cache().join("gantry-tests/agents")
+}
+
 fn cache() -> PathBuf {
     if let Some(dir) = std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()) {
         return PathBuf::from(dir);

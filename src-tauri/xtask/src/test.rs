@@ -25,6 +25,7 @@ pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
         npm::need_node()?;
         npm::install_for_tests()
     });
+    steps.step("packages", "real agents", &["npm packages of the tests"], npm::install_agents);
 
     steps.step("ui", "UI packages", &[], npm::install_ui);
     steps.step("ui", "UI check", &["UI packages"], || run(&mut npm(&ui, &["run", "check"])));
@@ -46,9 +47,12 @@ pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
             .args(["--", "-D", "warnings"]))
     });
 
-    steps.step("rust", "Rust tests", &["build", "npm packages of the tests"], || {
-        run(cargo_test("20m").args(["--workspace", "--locked"]).arg("--").args(filter))
-    });
+    steps.step(
+        "rust",
+        "Rust tests",
+        &["build", "npm packages of the tests", "real agents"],
+        || run(cargo_test("20m").args(["--workspace", "--locked"]).arg("--").args(filter)),
+    );
     steps.step("flows", "UI flows in Chromium", &["build", "npm packages of the tests"], flows);
     steps.step("window", "real window", &["build", "system packages"], || window(filter));
     steps.finish()

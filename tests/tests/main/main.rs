@@ -10,10 +10,12 @@
 mod access;
 mod bridge;
 mod chat;
+mod environment;
 mod fakes;
 mod fallback;
 mod quitting;
 mod readiness;
+mod real_agents;
 mod sessions;
 mod stdio_proxy;
 mod stubborn;

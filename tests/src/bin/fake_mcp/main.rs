@@ -118,7 +118,7 @@ async fn serve(options: Options) {
             record::write(
                 path,
                 "received",
-                json!({ "method": message["method"], "id": message["id"] }),
+                json!({ "method": message["method"], "id": message["id"], "tool": message["params"]["name"] }),
             );
         }
         if message["method"] == "notifications/cancelled" {
