@@ -69,7 +69,7 @@ struct FromMember {
 impl Outlet for FromMember {
     fn deliver(&self, message: ToClient) -> Result<(), Full> {
         match self.aggregate.upgrade() {
-            Some(inner) => inner.from_member(self.index, message),
+            Some(inner) => inner.take_from_member(self.index, message),
             None => Err(Full),
         }
     }
@@ -274,7 +274,7 @@ impl Inner {
         receiver
     }
 
-    fn from_member(&self, index: usize, message: ToClient) -> Result<(), Full> {
+    fn take_from_member(&self, index: usize, message: ToClient) -> Result<(), Full> {
         let ToClient { line, concerning, last } = message;
         if let Some(id) = concerning.filter(|_| last) {
             let (own, _) = {

@@ -9,7 +9,7 @@ use super::sse::Events;
 use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
-    future::{AbortHandle, Abortable, Aborted},
+    future::{AbortHandle, AbortRegistration, Abortable, Aborted},
     stream::FuturesUnordered,
 };
 use gantry_mcp::{Envelope, Kind, Line, LineReader, frame};
@@ -21,12 +21,14 @@ use reqwest::{
 use serde_json::{json, value::RawValue};
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     sync::{Notify, mpsc},
+    time::{Instant, sleep_until},
 };
 
 /// Longest message, bytes.
@@ -35,6 +37,8 @@ const LONGEST: usize = 64 * 1024 * 1024;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long it may take to accept a message that has no answer.
 const ACCEPT: Duration = Duration::from_secs(30);
+/// The lead of a request before its cancellation.
+const AHEAD: Duration = Duration::from_millis(50);
 /// How often in a row a stream may break before the host is taken for gone.
 const BREAKS: u32 = 4;
 /// Before a stream is opened again, doubled with each break, unless the server says how long.
@@ -91,8 +95,10 @@ impl Remote {
         stop: impl Future<Output = Deadline>,
     ) -> Result<Lost, ()> {
         let session = Session::new(self);
+        // Pinned, so that its streams stay open until the host has been told.
+        let mut carry = pin!(session.carry(reader, writer));
         let deadline = tokio::select! {
-            lost = session.carry(reader, writer) => return Ok(lost),
+            lost = &mut carry => return Ok(lost),
             deadline = stop => deadline,
         };
         session.farewell().send(deadline).await;
@@ -126,8 +132,9 @@ struct Session<'a> {
     established: Notify,
     out: mpsc::Sender<Bytes>,
     received: Mutex<Option<mpsc::Receiver<Bytes>>>,
-    /// Requests that wait for their response, to be given up when they are cancelled.
-    open: Mutex<HashMap<String, AbortHandle>>,
+    /// Requests that wait for their response, to be given up when they are cancelled, and
+    /// since when.
+    open: Mutex<HashMap<String, (AbortHandle, Instant)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -174,7 +181,7 @@ impl<'a> Session<'a> {
     async fn dispatch(
         &self,
         reader: impl AsyncRead + Unpin,
-        requests: mpsc::Sender<Envelope>,
+        requests: mpsc::Sender<(Envelope, AbortRegistration)>,
     ) -> Lost {
         let mut lines = LineReader::new(reader, LONGEST);
         loop {
@@ -187,10 +194,20 @@ impl<'a> Session<'a> {
             };
             let Ok(message) = Envelope::parse(line) else { continue };
             if message.kind() == Kind::Request {
-                if requests.send(message).await.is_err() {
+                let (handle, registration) = AbortHandle::new_pair();
+                let id = message.id().unwrap_or("null").to_owned();
+                lock(&self.open).insert(id, (handle, Instant::now()));
+                if requests.send((message, registration)).await.is_err() {
                     return "its connection was closed".to_owned();
                 }
                 continue;
+            }
+            let cancelled = (message.method() == "notifications/cancelled")
+                .then(|| message.param(&["requestId"]).unwrap_or_default());
+            let since = cancelled.and_then(|id| lock(&self.open).get(id).map(|open| open.1));
+            if let Some(since) = since {
+                // It travels on another connection and must not arrive before its request.
+                sleep_until(since + AHEAD).await;
             }
             match tokio::time::timeout(ACCEPT, self.post(message.line.clone())).await {
                 Ok(Ok(response)) => {
@@ -201,28 +218,24 @@ impl<'a> Session<'a> {
                 Ok(Err(error)) => return format!("cannot be reached: {}", chain(&error)),
                 Err(_) => return "does not accept messages".to_owned(),
             }
-            match message.method() {
-                "notifications/initialized" => self.established.notify_one(),
-                "notifications/cancelled" => {
-                    let request = message.param(&["requestId"]).unwrap_or_default();
-                    if let Some(open) = lock(&self.open).remove(request) {
-                        open.abort();
-                    }
-                }
-                _ => {}
+            if let Some((open, _)) = cancelled.and_then(|id| lock(&self.open).remove(id)) {
+                open.abort();
+            }
+            if message.method() == "notifications/initialized" {
+                self.established.notify_one();
             }
         }
     }
 
-    async fn drive(&self, mut asked: mpsc::Receiver<Envelope>) -> Lost {
+    async fn drive(&self, mut asked: mpsc::Receiver<(Envelope, AbortRegistration)>) -> Lost {
         let mut running = FuturesUnordered::new();
         loop {
             tokio::select! {
                 request = asked.recv() => {
-                    let Some(request) = request else { return "its connection was closed".to_owned() };
-                    let (handle, registration) = AbortHandle::new_pair();
+                    let Some((request, registration)) = request else {
+                        return "its connection was closed".to_owned();
+                    };
                     let id = request.id().unwrap_or("null").to_owned();
-                    lock(&self.open).insert(id.clone(), handle);
                     let work = async move { self.ask(&request).await };
                     running.push(Abortable::new(work, registration).map(move |done| (id, done)).boxed());
                 }

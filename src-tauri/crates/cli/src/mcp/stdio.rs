@@ -75,7 +75,7 @@ pub fn output() -> io::Result<Output> {
     write_to(io::stdout())
 }
 
-fn write_to(mut target: impl Write + Send + 'static) -> io::Result<Output> {
+pub(super) fn write_to(mut target: impl Write + Send + 'static) -> io::Result<Output> {
     let (queue, mut items) = mpsc::channel(outlet::MAILBOX_MESSAGES);
     let gone = CancellationToken::new();
     let told = gone.clone();

@@ -197,14 +197,7 @@ impl Upstream {
                     }
                     Err(()) => return End::Stopped,
                 },
-                over = &mut connection => {
-                    if self.stop.borrow().is_some() {
-                        // The session is still being ended at the host.
-                        let _ = carry.await;
-                        return End::Stopped;
-                    }
-                    return End::Over(over.why);
-                }
+                over = &mut connection => return End::Over(over.why),
                 since = &mut ready, if !is_ready => {
                     if since.is_none() {
                         return End::Over(self.too_late());

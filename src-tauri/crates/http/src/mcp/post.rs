@@ -2,7 +2,7 @@
 
 use super::{
     Admitted, Endpoints, Refused, Routes, SESSION_ID, accepts,
-    session::{Connection, Session, connection},
+    session::{Connection, NotTaken, Session, connection},
     stream,
 };
 use axum::{
@@ -167,9 +167,14 @@ fn ask(session: &Session, message: Envelope, connection: &Connection) {
         let refusal = ToClient { line, concerning: Some(id.clone()), last: true };
         send(connection, refusal);
     };
-    if !session.expect(&id, connection) {
-        let why = "a request with this id is still running";
-        return refused(frame::error(&id, INVALID_REQUEST, why, None).freeze());
+    match session.expect(&id, connection) {
+        Ok(()) => {}
+        Err(NotTaken::InUse) => {
+            let why = "a request with this id is still running";
+            return refused(frame::error(&id, INVALID_REQUEST, why, None).freeze());
+        }
+        // With no sending end left, the response says that the session is gone.
+        Err(NotTaken::Ended) => return,
     }
     if let Err(line) = session.client.send_parsed(message) {
         session.forget(&id);

@@ -34,6 +34,17 @@ struct Connections {
     streams: Vec<mpsc::Sender<ToClient>>,
     backlog: VecDeque<ToClient>,
     used: Instant,
+    /// Nothing is delivered any more; a request that comes just now must not wait for ever.
+    ended: bool,
+}
+
+/// Why a session does not take a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotTaken {
+    /// A request with this id is running.
+    InUse,
+    /// The session has ended.
+    Ended,
 }
 
 impl Switch {
@@ -135,7 +146,7 @@ pub(super) fn connection() -> (Connection, mpsc::Receiver<ToClient>) {
 impl Session {
     pub fn new(id: String, server: &str, owner: Option<String>, hub: &Hub) -> Self {
         let (requests, streams, backlog) = (HashMap::new(), Vec::new(), VecDeque::new());
-        let lines = Connections { requests, streams, backlog, used: Instant::now() };
+        let lines = Connections { requests, streams, backlog, used: Instant::now(), ended: false };
         let meter = Meter::new(outlet::MAILBOX_BYTES);
         let switch = Arc::new(Switch { meter, lines: Mutex::new(lines) });
         let label = owner.as_deref().unwrap_or("mcp");
@@ -147,16 +158,21 @@ impl Session {
         &self.id
     }
 
-    /// What belongs to the request `id` goes to this connection from now on; `false` when a
-    /// request with this id is running.
-    pub fn expect(&self, id: &str, connection: &Connection) -> bool {
+    /// What belongs to the request `id` goes to this connection from now on.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn expect(&self, id: &str, connection: &Connection) -> Result<(), NotTaken> {
         let mut lines = self.switch.lines();
         lines.used = Instant::now();
+        if lines.ended {
+            return Err(NotTaken::Ended);
+        }
         if lines.requests.contains_key(id) {
-            return false;
+            return Err(NotTaken::InUse);
         }
         lines.requests.insert(id.to_owned(), Some(connection.clone()));
-        true
+        Ok(())
     }
 
     /// The request `id` was not taken.
@@ -174,7 +190,9 @@ impl Session {
             let _ = sender.try_send(message);
         }
         lines.streams.retain(|stream| !stream.is_closed());
-        lines.streams.push(sender);
+        if !lines.ended {
+            lines.streams.push(sender);
+        }
         receiver
     }
 
@@ -203,8 +221,10 @@ impl Session {
         self.switch.lines().streams.clear();
     }
 
-    /// Ends every connection.
-    pub fn hang_up(&self) {
-        self.switch.lines().hang_up();
+    /// Ends every connection, now and in future.
+    pub fn end(&self) {
+        let mut lines = self.switch.lines();
+        lines.ended = true;
+        lines.hang_up();
     }
 }

@@ -72,7 +72,7 @@ impl Sessions {
         self.drain();
         let sessions = std::mem::take(&mut self.table().sessions);
         for session in sessions.values() {
-            session.hang_up();
+            session.end();
         }
     }
 
@@ -121,7 +121,7 @@ impl Sessions {
     pub(super) fn end(&self, id: &str) {
         let ended = self.table().sessions.remove(id);
         if let Some(session) = ended {
-            session.hang_up();
+            session.end();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How long sessions live.
 
 use super::*;
-use crate::mcp::session::connection;
+use crate::mcp::session::{NotTaken, connection};
 
 #[tokio::test]
 async fn a_session_ends_by_delete_and_its_calls_are_cancelled() {
@@ -60,6 +60,18 @@ async fn a_shutdown_ends_streams_at_once_and_requests_when_it_closes() {
     assert_eq!(status, 404);
 }
 
+#[tokio::test]
+async fn a_request_that_arrives_while_its_session_ends_does_not_wait_for_ever() {
+    let (sessions, endpoint) = (Sessions::new(), endpoint());
+    let session = sessions.begin("s", &endpoint);
+    sessions.end(session.id());
+    let (connection, mut answers) = connection();
+    assert_eq!(session.expect("1", &connection), Err(NotTaken::Ended));
+    drop(connection);
+    assert!(answers.recv().await.is_none());
+    assert!(session.open_stream().recv().await.is_none());
+}
+
 fn endpoint() -> Endpoint {
     let hub = Hub::new(HubOptions {
         name: "s".into(),
@@ -76,7 +88,7 @@ async fn a_day_of_silence_ends_a_session_but_never_one_that_works_or_listens() {
     let idle = sessions.begin("s", &endpoint);
     let working = sessions.begin("s", &endpoint);
     let (connection, answers) = connection();
-    assert!(working.expect("1", &connection));
+    working.expect("1", &connection).expect("taken");
     // Whoever asked is gone; the call still runs.
     drop((connection, answers));
     let listening = sessions.begin("s", &endpoint);
@@ -104,7 +116,7 @@ async fn beyond_two_thousand_idle_ones_the_least_recently_used_ends() {
     let (sessions, endpoint) = (Sessions::new(), endpoint());
     let working = sessions.begin("s", &endpoint);
     let (connection, _answers) = connection();
-    assert!(working.expect("1", &connection));
+    working.expect("1", &connection).expect("taken");
     let mut ids = Vec::new();
     for _ in 0..2005 {
         tokio::time::advance(Duration::from_millis(1)).await;
