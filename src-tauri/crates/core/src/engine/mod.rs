@@ -214,15 +214,17 @@ impl Engine {
             // Runs before the next update of the agent is looked at.
             move |answer| engine.session_opened(method, known, answer, conversation, sender),
         )?;
-        written.wait().await?;
-        on_sent();
-        match Deadline::after(OPEN_LIMIT).bound(receiver).await {
-            Ok(answer) => answer.map_err(|_| PeerError::Lost)?,
-            Err(_) => Err(PeerError::Nonsense {
+        let opened = async {
+            written.wait().await?;
+            on_sent();
+            receiver.await.map_err(|_| PeerError::Lost)?
+        };
+        Deadline::after(OPEN_LIMIT).bound(opened).await.unwrap_or_else(|_| {
+            Err(PeerError::Nonsense {
                 method: method.to_owned(),
                 why: format!("it did not come within {} s", OPEN_LIMIT.as_secs()),
-            }),
-        }
+            })
+        })
     }
 
     fn session_opened(

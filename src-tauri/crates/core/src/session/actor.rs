@@ -71,6 +71,8 @@ async fn open_ahead(cell: &Arc<Cell>, epoch: u64) {
 
 /// Sends a claimed prompt and answers whoever waits for that.
 async fn send_prompt(cell: &Arc<Cell>, mut job: Job) {
+    // It could be claimed because the turn before it is over: that is told first.
+    do_chores(cell).await;
     let reply = job.reply.take();
     let queued = reply.is_none();
     let result = match cell.interruption(job.epoch) {

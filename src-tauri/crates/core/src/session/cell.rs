@@ -236,7 +236,8 @@ impl Cell {
         let why = match &event {
             Event::Cancel => "the turn was cancelled",
             Event::EngineGone(_) => "the agent ended",
-            Event::Stopped | Event::OpeningFailed(_) => "the session was stopped",
+            Event::Stopped => "the session was stopped",
+            Event::OpeningFailed(_) => "the session could not be opened",
             _ => "the turn ended",
         };
         let before = inner.state.clone();
@@ -511,7 +512,7 @@ impl Inner {
             engine: self.engine.as_ref().and_then(|engine| {
                 Some(EngineView { pid: engine.pid()?, sessions: deps.engines.members(engine) })
             }),
-            servers: self.readiness.clone(),
+            servers: deps.bridge.with_receipts(&self.kept.id, self.readiness.clone()),
             turn: self.state.running().map(str::to_owned),
             permissions: self.asks.values().map(|open| open.view.clone()).collect(),
             commands: self.commands.clone(),

@@ -190,7 +190,20 @@ impl Sessions {
             cells.insert(cell.id.clone(), Arc::new(cell));
         }
         let inner = Inner { deps, cells: RwLock::new(cells), closing: AtomicBool::new(false) };
-        Ok(Self { inner: Arc::new(inner) })
+        let sessions = Self { inner: Arc::new(inner) };
+        sessions.announce_receipts();
+        Ok(sessions)
+    }
+
+    /// A session is announced again when its agent has fetched a server's tools.
+    fn announce_receipts(&self) {
+        let sessions = Arc::downgrade(&self.inner);
+        self.inner.deps.bridge.on_receipt(move |session| {
+            let Some(inner) = sessions.upgrade() else { return };
+            if let Ok(cell) = (Self { inner }).cell(session) {
+                cell.announce(&cell.lock());
+            }
+        });
     }
 
     fn cells(&self) -> std::sync::RwLockReadGuard<'_, HashMap<String, Arc<Cell>>> {

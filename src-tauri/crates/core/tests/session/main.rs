@@ -7,5 +7,6 @@ mod opening;
 mod permissions;
 mod restore;
 mod stopping;
+mod stress;
 mod turns;
 mod world;

@@ -33,6 +33,19 @@ async fn every_server_has_listed_its_tools_before_the_agent_hears_of_the_session
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_cannot_do_http_gets_programs_of_ours() {
+    let world = World::new().await;
+    let session = world.create("close", vec![world.server("one", 0.0)]).await;
+    let (accepted, _) = world.turn(&session, "say hello").await;
+    assert_eq!(accepted.servers[0].via, Via::Stdio);
+    assert_eq!(accepted.servers[0].state, ReadinessState::Ready);
+    let given = &world.got("session/new")[0]["mcpServers"][0];
+    assert_eq!(given["name"], "one");
+    assert!(given["command"].as_str().unwrap().ends_with("gantry"), "{given}");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slow_server_does_not_hold_the_prompt_beyond_its_deadline() {
     let world = World::new().await;
     let servers = vec![world.server("quick", 0.0), world.server("slow", 30.0)];
