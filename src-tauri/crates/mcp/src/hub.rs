@@ -19,6 +19,7 @@ mod from_client;
 mod from_server;
 mod link;
 mod state;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -232,6 +233,12 @@ impl Hub {
         self.shared.act(|state, effects| state.set_filter(filter, effects));
     }
 
+    /// How long a client's `tools/call` may take from now on; after that the client gets an
+    /// error and the server a cancellation.
+    pub fn set_call_limit(&self, limit: Option<Duration>) {
+        self.shared.act(|state, _| state.call_limit = limit);
+    }
+
     /// Requests of clients, and calls of our own, that the server has not answered yet.
     pub fn in_flight(&self) -> usize {
         self.shared.act(|state, _| state.calls.values().filter(|call| call.work).count())
@@ -261,6 +268,11 @@ impl Hub {
     /// It outlives the client; the latest few thousand labels are remembered.
     pub fn receipt(&self, label: &str) -> Option<usize> {
         self.shared.act(|state, _| state.receipts.get(label))
+    }
+
+    /// Forgets the receipt of a label whose clients are of the past.
+    pub fn forget_receipt(&self, label: &str) {
+        self.shared.act(|state, _| state.receipts.forget(label));
     }
 
     /// Changes with every receipt.

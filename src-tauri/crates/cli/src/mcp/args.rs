@@ -35,6 +35,9 @@ pub struct McpArgs {
     /// Not these tools; an allow list goes before
     #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
     pub deny_tools: Vec<String>,
+    /// For Gantry itself: carry one MCP session of the remote server in GANTRY_MCP_CONFIG
+    #[arg(long, hide = true, conflicts_with_all = ["config", "config_file", "url", "recall"])]
+    pub carry: bool,
     /// Serve the search over past sessions
     #[arg(long, conflicts_with_all = ["config", "config_file", "url"])]
     pub recall: bool,
@@ -60,6 +63,8 @@ pub enum Protocol {
 pub enum Task {
     /// The built-in search over past sessions.
     Recall,
+    /// One session of this remote server, as it is.
+    Carry(Box<Server>),
     /// These servers, as one.
     Serve(Vec<Server>),
 }
@@ -72,6 +77,9 @@ impl McpArgs {
     pub fn task(&self) -> Result<Task, String> {
         if self.recall {
             return Ok(Task::Recall);
+        }
+        if self.carry {
+            return self.carried().map(|server| Task::Carry(Box::new(server)));
         }
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         let word = match words.as_slice() {
@@ -91,8 +99,7 @@ impl McpArgs {
             return Ok(Task::Serve(vec![Server::remote("remote", &url, headers, sse, global)?]));
         }
         let text = match (&self.config, &self.config_file) {
-            (Some(dash), _) if dash == "-" => std::env::var(CONFIG_VARIABLE)
-                .map_err(|_| format!("`--config -` needs the variable {CONFIG_VARIABLE}"))?,
+            (Some(dash), _) if dash == "-" => from_variable("--config -")?,
             (Some(text), _) => text.clone(),
             (None, Some(file)) => std::fs::read_to_string(file)
                 .map_err(|error| format!("{} cannot be read: {error}", file.display()))?,
@@ -102,6 +109,15 @@ impl McpArgs {
         };
         let lookup = |name: &str| std::env::var(name).ok();
         config::parse(&text, &global, &self.headers()?, lookup).map(Task::Serve)
+    }
+
+    fn carried(&self) -> Result<Server, String> {
+        let text = from_variable("--carry")?;
+        let lookup = |name: &str| std::env::var(name).ok();
+        let servers = config::parse(&text, &ToolFilter::default(), &self.headers()?, lookup)?;
+        let [server] = <[Server; 1]>::try_from(servers)
+            .map_err(|servers| format!("`--carry` takes one server, not {}", servers.len()))?;
+        Ok(server)
     }
 
     fn headers(&self) -> Result<HeaderMap, String> {
@@ -119,6 +135,11 @@ impl McpArgs {
         }
         Ok(headers)
     }
+}
+
+fn from_variable(option: &str) -> Result<String, String> {
+    std::env::var(CONFIG_VARIABLE)
+        .map_err(|_| format!("`{option}` needs the variable {CONFIG_VARIABLE}"))
 }
 
 pub(super) fn header_name(name: &str) -> Result<HeaderName, String> {

@@ -10,6 +10,7 @@
 
 mod aggregate;
 pub mod args;
+mod carry;
 mod config;
 mod front;
 mod merge;
@@ -35,7 +36,7 @@ use std::{io::Write, time::Duration};
 use stdio::{Input, Output};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
-use upstream::{Fate, Upstream};
+use upstream::{Fate, INPUT, Upstream};
 
 const PROGRAM: &str = "gantry mcp";
 /// How long an end waits for launches that are under way, to know whether any came about.
@@ -50,6 +51,7 @@ pub async fn run(args: McpArgs) -> u8 {
     start_log();
     match args.task() {
         Ok(Task::Recall) => recall(args).await,
+        Ok(Task::Carry(server)) => carry::run(*server).await,
         Ok(Task::Serve(servers)) => {
             serve(servers, args.config.is_some() || args.config_file.is_some()).await
         }
@@ -178,7 +180,7 @@ fn rest(
         wish.send_replace(Some(deadline));
         let quit = gantry_supervisor::Cause::Quit;
         let (ended, late) =
-            tokio::join!(supervisor.stop_all(quit, deadline), keepers.close(deadline));
+            tokio::join!(supervisor.stop_all_soon(quit, deadline, INPUT), keepers.close(deadline));
         for (tree, ended) in ended {
             if let How::Left(left) = ended.how {
                 let (name, count) = (tree.name(), left.len());

@@ -69,8 +69,10 @@ pub(super) struct Facts {
     pub condition: Condition,
     pub error: Option<String>,
     pub pid: Option<u32>,
-    /// Pid and number of tools as they were announced last.
-    pub shown: (Option<u32>, Option<usize>),
+    /// What it does while it is starting.
+    pub note: Option<String>,
+    /// Pid, number of tools and note as they were announced last.
+    pub shown: (Option<u32>, Option<usize>, Option<String>),
     /// The tree's id in the supervisor.
     pub tree: Option<String>,
     pub restarts: u32,
@@ -87,7 +89,8 @@ impl Facts {
             condition: Condition::Stopped,
             error: None,
             pid: None,
-            shown: (None, None),
+            note: None,
+            shown: (None, None, None),
             tree: None,
             restarts: 0,
             ready_ms: None,

@@ -2,11 +2,11 @@
 
 use super::{
     Bridge, process, references,
-    registry::{Attached, Registry, Session, SlotId},
-    spec::{Identity, url_of},
+    registry::{Registry, Session, SlotId},
+    spec::{Identity, is_passed_through, is_remote, url_of},
 };
 use crate::wire::{ServerConfig, Via};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// Read by `gantry mcp --url`: what it sends as bearer token.
@@ -21,8 +21,8 @@ pub(super) enum Handed {
     Bridge(SlotId),
     /// A program of ours that starts the server again and says why that fails.
     Fallback(SlotId),
-    /// A remote server, by its own URL or through a program of ours.
-    Remote(Identity),
+    /// A remote server's own URL.
+    Remote(SlotId, Identity),
     /// Nothing: its configuration refers to something that is not there.
     Withheld,
 }
@@ -43,9 +43,7 @@ impl Bridge {
             gantry: &self.shared.parts.gantry,
             data_dir: &self.shared.parts.data_dir,
         };
-        let all = given.iter().zip(&entry.attached);
-        let entries =
-            all.filter_map(|((name, kind), (_, what))| entries.entry(name, kind, what)).collect();
+        let entries = given.iter().filter_map(|(name, kind)| entries.entry(name, kind)).collect();
         if let Some(entry) = registry.sessions.get_mut(session) {
             entry.handed = Some(given);
         }
@@ -55,27 +53,22 @@ impl Bridge {
 
 /// How each server of a session would be handed over now.
 pub(super) fn handed(registry: &Registry, session: &Session) -> Vec<(String, Handed)> {
-    let kind = |what: &Attached| match what {
-        Attached::Slot(id) => match registry.slots.get(id) {
-            Some(slot) if slot.condition().has_failed() => {
-                if is_complete(&slot.config) {
-                    Handed::Fallback(*id)
-                } else {
-                    Handed::Withheld
-                }
-            }
-            _ => Handed::Bridge(*id),
-        },
-        Attached::Remote(spec) if is_complete(&spec.config) => {
-            Handed::Remote(Identity::of(&spec.config))
+    let kind = |id: SlotId| {
+        let Some(slot) = registry.slots.get(&id) else { return Handed::Bridge(id) };
+        let failed = slot.condition().has_failed();
+        let passed_through = is_passed_through(&slot.config);
+        match (failed, passed_through) {
+            (false, false) => Handed::Bridge(id),
+            _ if !is_complete(&slot.config) => Handed::Withheld,
+            (_, true) => Handed::Remote(id, slot.identity),
+            (true, false) => Handed::Fallback(id),
         }
-        Attached::Remote(_) => Handed::Withheld,
     };
-    session.attached.iter().map(|(name, what)| (name.clone(), kind(what))).collect()
+    session.attached.iter().map(|(name, id)| (name.clone(), kind(*id))).collect()
 }
 
 /// Whether everything that a configuration refers to is there.
-fn is_complete(config: &ServerConfig) -> bool {
+pub(super) fn is_complete(config: &ServerConfig) -> bool {
     references::resolved(config, &references::from_environment).is_ok()
 }
 
@@ -89,18 +82,29 @@ struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    fn entry(&self, name: &str, kind: &Handed, what: &Attached) -> Option<(String, Via, Value)> {
-        let (via, value) = match (kind, what) {
-            (Handed::Withheld, _) => return None,
-            (Handed::Bridge(_), _) => self.bridged(name),
-            (Handed::Fallback(id), _) => {
-                let slot = self.registry.slots.get(id)?;
-                (Via::Stdio, self.through_gantry(name, self.startable(&slot.config)?))
+    fn entry(&self, name: &str, kind: &Handed) -> Option<(String, Via, Value)> {
+        let (via, value) = match kind {
+            Handed::Withheld => return None,
+            Handed::Bridge(_) => self.bridged(name),
+            Handed::Fallback(id) => self.fallback(name, *id)?,
+            Handed::Remote(id, _) if self.agent_speaks_http => {
+                (Via::Remote, passed_through(name, &self.registry.slots.get(id)?.config)?)
             }
-            (Handed::Remote(_), Attached::Remote(spec)) => self.remote(name, &spec.config)?,
-            (Handed::Remote(_), Attached::Slot(_)) => return None,
+            Handed::Remote(id, _) => {
+                let failed = self.registry.slots.get(id)?.condition().has_failed();
+                if failed { self.fallback(name, *id)? } else { self.bridged(name) }
+            }
         };
         Some((name.to_owned(), via, value))
+    }
+
+    /// `gantry mcp` in front of one server. Its configuration goes by environment: arguments are
+    /// there for every user to read.
+    fn fallback(&self, name: &str, id: SlotId) -> Option<(Via, Value)> {
+        let full = self.startable(&self.registry.slots.get(&id)?.config)?;
+        let config = process::through_gantry(name, &full);
+        let args = json!(["mcp", "--config", "-"]);
+        Some((Via::Stdio, self.program(name, &args, CONFIG_VARIABLE, &config)))
     }
 
     fn bridged(&self, name: &str) -> (Via, Value) {
@@ -116,48 +120,18 @@ impl Entries<'_> {
         }
     }
 
-    fn remote(&self, name: &str, config: &ServerConfig) -> Option<(Via, Value)> {
-        let full = references::resolved(config, &references::from_environment).ok()?;
-        let filtered = !full.allow_tools.is_empty() || !full.deny_tools.is_empty();
-        if filtered || !self.agent_speaks_http {
-            return Some((Via::Stdio, self.through_gantry(name, full)));
-        }
-        let kind = if full.transport.as_deref() == Some("sse") { "sse" } else { "http" };
-        let mut headers: Vec<Value> = full
-            .headers
-            .iter()
-            .map(|(key, value)| json!({ "name": key, "value": value }))
-            .collect();
-        let authorized = full.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization"));
-        if let Some(token) = full.auth_token.filter(|_| !authorized) {
-            let value = format!("Bearer {token}");
-            headers.push(json!({ "name": "Authorization", "value": value }));
-        }
-        let entry = json!({ "type": kind, "name": name, "url": full.url, "headers": headers });
-        Some((Via::Remote, entry))
-    }
-
-    /// A stdio configuration with everything filled in, as another program of ours can start it.
+    /// A configuration with everything filled in, as another program of ours can use it.
     fn startable(&self, config: &ServerConfig) -> Option<ServerConfig> {
         let mut full = references::resolved(config, &references::from_environment).ok()?;
         if full.command.as_deref() == Some("gantry") {
             process::complete_own(&mut full.args, self.data_dir);
             full.command = Some(self.gantry.display().to_string());
         }
-        if full.cwd.is_none() {
+        if full.cwd.is_none() && !is_remote(&full) {
             let directory = process::default_directory(self.data_dir);
             full.cwd = Some(directory.display().to_string());
         }
         Some(full)
-    }
-
-    /// `gantry mcp` in front of one server. Its configuration goes by environment: arguments are
-    /// there for every user to read.
-    fn through_gantry(&self, name: &str, full: ServerConfig) -> Value {
-        let mut servers = Map::new();
-        servers.insert(name.to_owned(), json!(full));
-        let config = json!({ "mcpServers": servers }).to_string();
-        self.program(name, &json!(["mcp", "--config", "-"]), CONFIG_VARIABLE, &config)
     }
 
     fn program(&self, name: &str, args: &Value, variable: &str, value: &str) -> Value {
@@ -168,4 +142,18 @@ impl Entries<'_> {
             "env": [{ "name": variable, "value": value }],
         })
     }
+}
+
+/// The entry for a remote server that the agent reaches itself.
+fn passed_through(name: &str, config: &ServerConfig) -> Option<Value> {
+    let full = references::resolved(config, &references::from_environment).ok()?;
+    let kind = if full.transport.as_deref() == Some("sse") { "sse" } else { "http" };
+    let mut headers: Vec<Value> =
+        full.headers.iter().map(|(key, value)| json!({ "name": key, "value": value })).collect();
+    let authorized = full.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization"));
+    if let Some(token) = full.auth_token.filter(|_| !authorized) {
+        let value = format!("Bearer {token}");
+        headers.push(json!({ "name": "Authorization", "value": value }));
+    }
+    Some(json!({ "type": kind, "name": name, "url": full.url, "headers": headers }))
 }

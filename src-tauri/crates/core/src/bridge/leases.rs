@@ -64,7 +64,7 @@ impl Bridge {
             let mut leaving = Vec::new();
             for id in ids {
                 let Some(slot) = registry.slots.get_mut(&id) else { continue };
-                slot.holders.remove(session);
+                slot.leave(session);
                 let ending = slot.settle(Cause::Unused, deadline);
                 leaving.extend(ending.map(|ending| (slot.name.clone(), ending)));
                 self.shared.announce(&registry, id);
@@ -113,14 +113,14 @@ impl Bridge {
     /// Stops and starts a server; returns when the new one was launched (or could not be).
     ///
     /// # Errors
-    /// Not found; invalid when it is disabled or remote; shutting down.
+    /// Not found; invalid when it is disabled; shutting down.
     pub async fn restart(&self, name: &str, deadline: Deadline) -> Result<ServerView> {
         let (launches, tried) = {
             let mut registry = self.shared.registry();
             if registry.closed {
                 return Err(Error::shutting_down());
             }
-            let target = registry.slot_of(name).ok_or_else(|| missing(&registry, name))?;
+            let target = registry.slot_of(name).ok_or_else(|| missing(name))?;
             if !target.config.enabled {
                 return Err(Error::invalid(format!(
                     "the server `{name}` is disabled; enable it first"
@@ -155,10 +155,7 @@ impl Bridge {
             self.shared.linger(id);
         }
         let registry = self.shared.registry();
-        super::views::named(&registry, name)
-            .into_iter()
-            .next()
-            .ok_or_else(|| missing(&registry, name))
+        super::views::named(&registry, name).into_iter().next().ok_or_else(|| missing(name))
     }
 }
 
@@ -175,15 +172,8 @@ impl Session {
 }
 
 /// Why a name cannot be used.
-pub(super) fn missing(registry: &super::registry::Registry, name: &str) -> Error {
-    if registry.saved_spec(name).is_some() {
-        Error::invalid(format!(
-            "the server `{name}` is a remote one: agents reach it by its own URL, Gantry runs \
-             no process for it"
-        ))
-    } else {
-        Error::not_found(format!("there is no server `{name}`; see the list of servers"))
-    }
+pub(super) fn missing(name: &str) -> Error {
+    Error::not_found(format!("there is no server `{name}`; see the list of servers"))
 }
 
 /// Waits for all, at most until the deadline; those that had a process and ended.
@@ -211,7 +201,7 @@ impl Shared {
     /// Has a server run for a call of the user's. `heard` resolves when its state shows it.
     ///
     /// # Errors
-    /// Not found, disabled, remote, shutting down.
+    /// Not found, disabled, shutting down.
     pub fn visit(self: &Arc<Self>, name: &str) -> Result<(Visit, oneshot::Receiver<()>, Duration)> {
         let mut registry = self.registry();
         if registry.closed {
@@ -219,7 +209,7 @@ impl Shared {
         }
         let id = registry.slot_of(name).map(|slot| slot.id);
         let Some(slot) = id.and_then(|id| registry.slots.get_mut(&id)) else {
-            return Err(missing(&registry, name));
+            return Err(missing(name));
         };
         if !slot.config.enabled {
             return Err(Error::invalid(format!(

@@ -16,8 +16,9 @@
 //! their connection. Which slot a request means is decided by the session's token, so
 //! that two sessions can use one name for different servers.
 //!
-//! Remote servers run no process; their state in views is `stopped` (nothing is claimed) until
-//! a later version pings them, and agents get their own URL.
+//! A remote server is one like any other, behind a process of ours that carries its URL: that
+//! process is the light, the tools form and, when the server has a tool filter, the way of the
+//! agents. Without a filter agents get the server's own URL (see decision 0007).
 
 mod facts;
 mod handover;
@@ -25,6 +26,7 @@ mod leases;
 mod next;
 mod process;
 mod ready;
+mod receipts;
 mod reconcile;
 mod references;
 mod registry;
@@ -42,7 +44,7 @@ use crate::{Error, Result, events::Events, wire::ServerView};
 use gantry_mcp::Hub;
 use gantry_supervisor::{Ended, Scope, Supervisor};
 use process::Launcher;
-use registry::{Attached, Shared};
+use registry::Shared;
 use serde_json::{Value, json};
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 use tokens::{Token, key_of};
@@ -163,10 +165,7 @@ impl Bridge {
             .filter(|(_, session)| session.token.is(token))
             .ok_or(Unresolved::BadToken)?;
         let attached = session.attached.iter().find(|(name, _)| spec::is_named(name, server));
-        let slot = match attached {
-            Some((_, Attached::Slot(slot))) => registry.slots.get(slot),
-            _ => None,
-        };
+        let slot = attached.and_then(|(_, slot)| registry.slots.get(slot));
         let slot = slot.ok_or(Unresolved::UnknownServer)?;
         Ok(Endpoint { hub: slot.handle.hub.clone(), session: Some(id.clone()) })
     }
@@ -200,7 +199,7 @@ impl Bridge {
     pub async fn tools(&self, name: &str) -> Result<Vec<Value>> {
         let hub = {
             let registry = self.shared.registry();
-            let slot = registry.slot_of(name).ok_or_else(|| leases::missing(&registry, name))?;
+            let slot = registry.slot_of(name).ok_or_else(|| leases::missing(name))?;
             slot.handle.hub.clone()
         };
         let catalogue = hub.catalogue().ok_or_else(|| {
@@ -241,7 +240,7 @@ impl Bridge {
     /// Not found.
     pub fn log(&self, name: &str, tail: usize) -> Result<Vec<String>> {
         let registry = self.shared.registry();
-        let slot = registry.slot_of(name).ok_or_else(|| leases::missing(&registry, name))?;
+        let slot = registry.slot_of(name).ok_or_else(|| leases::missing(name))?;
         let facts = slot.handle.facts.borrow();
         Ok(facts.log.lines(tail))
     }

@@ -113,6 +113,8 @@ pub(super) struct Moment {
     pub dice: f64,
     /// How long a start may take.
     pub start_limit: Duration,
+    /// Once it was ready it is never given up: what is gone is likely to come back (a remote one).
+    pub patient: bool,
 }
 
 /// A server's state with what it remembers.
@@ -218,14 +220,19 @@ impl Life {
 
     fn tick(&mut self, state: State, at: Moment, out: &mut Vec<Effect>) -> State {
         match state {
-            State::Starting { until: Some(until), .. } if until <= at.now => {
-                // Not tried again: what it was doing (a first download) would begin anew.
+            State::Starting { attempt, until: Some(until), .. } if until <= at.now => {
                 let why = format!(
                     "it did not answer `tools/list` within {} s; look at its log, or give it more \
                      time with `startTimeoutMs`",
                     at.start_limit.as_millis() as f64 / 1000.0
                 );
-                self.end_by_itself(state, Then::Failed { why }, at, out)
+                let then = if at.patient && self.was_ready {
+                    self.after_failure(attempt, why, at)
+                } else {
+                    // Not tried again: what it was doing (a first download) would begin anew.
+                    Then::Failed { why }
+                };
+                self.end_by_itself(state, then, at, out)
             }
             State::Ready { generation, attempt, since, probe: Probe::Due(due), missed }
                 if due <= at.now =>
@@ -261,7 +268,7 @@ impl Life {
                 Event::LaunchFailed { generation: of, why, fatal },
             ) if of == generation => {
                 let then =
-                    if fatal { Then::Failed { why } } else { self.after_failure(attempt, why) };
+                    if fatal { Then::Failed { why } } else { self.after_failure(attempt, why, at) };
                 self.follow(then, "", at, out)
             }
             (
@@ -280,7 +287,7 @@ impl Life {
                 state @ (State::Starting { until: Some(_), .. } | State::Ready { .. }),
                 Event::Lost { generation: of, why },
             ) if state.generation() == Some(of) => {
-                let then = self.after_failure(state.attempts(at.now), why);
+                let then = self.after_failure(state.attempts(at.now), why, at);
                 self.end_by_itself(state, then, at, out)
             }
             (
@@ -320,7 +327,7 @@ impl Life {
         // A server with one thread does not answer while it works; a call may take an hour.
         if missed >= PINGS_MISSED_MOST && !busy {
             let why = format!("it did not answer {missed} pings");
-            let then = self.after_failure(state.attempts(at.now), why);
+            let then = self.after_failure(state.attempts(at.now), why, at);
             return self.end_by_itself(state, then, at, out);
         }
         let due = if missed == 0 || busy { at.now + PING_EVERY } else { at.now };
@@ -338,9 +345,13 @@ impl Life {
     }
 
     /// What follows a failure after `attempt` earlier ones.
-    fn after_failure(&mut self, attempt: u32, why: String) -> Then {
+    fn after_failure(&mut self, attempt: u32, why: String, at: Moment) -> Then {
         self.restarts = self.restarts.saturating_add(1);
-        let most = if self.was_ready { RESTARTS_MOST } else { FIRST_RESTARTS_MOST };
+        let most = match (self.was_ready, at.patient) {
+            (true, true) => u32::MAX,
+            (true, false) => RESTARTS_MOST,
+            (false, _) => FIRST_RESTARTS_MOST,
+        };
         if attempt < most {
             Then::Retry { attempt: attempt + 1, why }
         } else {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn at(now: Instant) -> Moment {
-    Moment { now, dice: 1.0, start_limit: Duration::from_secs(60) }
+    Moment { now, dice: 1.0, start_limit: Duration::from_secs(60), patient: false }
 }
 
 /// Drives a life by hand.
@@ -93,6 +93,47 @@ fn what_was_never_ready_is_given_up_sooner() {
         walk.tell(Event::Launched { generation: walk.generation() });
     }
     assert!(matches!(walk.lose(), State::Failed { .. }));
+}
+
+/// A remote server that vanished is asked again and again, ever more rarely.
+#[test]
+fn a_patient_one_is_not_given_up_once_it_was_ready() {
+    let (mut life, mut now) = (Life::default(), Instant::now());
+    let mut tell = |life: &mut Life, now: Instant, event: Event| {
+        let moment = Moment { patient: true, ..at(now) };
+        *life = next(std::mem::take(life), event, moment).0;
+    };
+    let fail = |tell: &mut dyn FnMut(&mut Life, Instant, Event), life: &mut Life, now| {
+        let generation = life.generation;
+        tell(life, now, Event::Lost { generation, why: "gone".into() });
+        tell(life, now, Event::Ended { generation, detail: String::new(), left: false });
+    };
+    tell(&mut life, now, Event::Start);
+    tell(&mut life, now, Event::Launched { generation: 1 });
+    tell(&mut life, now, Event::Handshaken { generation: 1 });
+    let mut longest = Duration::ZERO;
+    for _ in 0..50 {
+        fail(&mut tell, &mut life, now);
+        assert!(matches!(life.state, State::Restarting { .. }), "{:?}", life.state);
+        let alarm = life.alarm().expect("an alarm");
+        longest = longest.max(alarm.duration_since(now));
+        now = alarm;
+        tell(&mut life, now, Event::Tick);
+        let generation = life.generation;
+        tell(&mut life, now, Event::Launched { generation });
+    }
+    assert_eq!(longest, BACKOFF_LONGEST);
+    // One that never was ready is given up like any other.
+    let mut life = Life::default();
+    tell(&mut life, now, Event::Start);
+    for _ in 0..=FIRST_RESTARTS_MOST {
+        let generation = life.generation;
+        tell(&mut life, now, Event::Launched { generation });
+        fail(&mut tell, &mut life, now);
+        now = life.alarm().unwrap_or(now);
+        tell(&mut life, now, Event::Tick);
+    }
+    assert!(matches!(life.state, State::Failed { .. }), "{:?}", life.state);
 }
 
 #[test]
@@ -351,7 +392,7 @@ proptest! {
                 }
             };
             let Some(event) = event else { continue };
-            let (after, effects) = next(life, event, Moment { now, dice: 0.5, start_limit: Duration::from_secs(60) });
+            let (after, effects) = next(life, event, Moment { now, dice: 0.5, start_limit: Duration::from_secs(60), patient: false });
             life = after;
             world.carry_out(effects)?;
             let processes = world.alive.len() + world.launching.len();
@@ -378,7 +419,7 @@ proptest! {
         let mut alive = None;
         let mut now = Instant::now();
         let tell = |event: Event, life: &mut Life, launching: &mut Option<u64>, now: Instant| {
-            let (after, effects) = next(life.clone(), event, Moment { now, dice: 0.0, start_limit: Duration::from_secs(1) });
+            let (after, effects) = next(life.clone(), event, Moment { now, dice: 0.0, start_limit: Duration::from_secs(1), patient: false });
             *life = after;
             let mut end = None;
             for effect in effects {

@@ -1,12 +1,17 @@
 //! From a server's configuration to a running process, behind a small border
 //! so that the bridge can be tested without processes.
 
-use super::references::{self, Lookup};
+use super::{
+    handover::CONFIG_VARIABLE,
+    references::{self, Lookup},
+    spec::is_remote,
+};
 use crate::wire::ServerConfig;
 use futures::{FutureExt, future::BoxFuture};
 use gantry_supervisor::{
     Cause, Deadline, Ended, Exit, Launch, LaunchError, ProcessTree, Role, StderrTail, Supervisor,
 };
+use serde_json::{Map, json};
 use std::{
     fmt::Debug,
     io,
@@ -16,6 +21,29 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
+/// How long a start may take.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The same where it may begin with a download. One that is cut off begins anew at the
+/// next start, so that it would never end on a slow line.
+const FETCH_LIMIT: Duration = Duration::from_secs(600);
+/// The same for what is only reached.
+const REMOTE_LIMIT: Duration = Duration::from_secs(30);
+/// Programs that download what they run, some with a certain first argument only.
+const FETCHERS: [(&str, Option<&str>); 13] = [
+    ("npx", None),
+    ("uvx", None),
+    ("bunx", None),
+    ("pnpx", None),
+    ("pipx", Some("run")),
+    ("npm", Some("exec")),
+    ("pnpm", Some("dlx")),
+    ("yarn", Some("dlx")),
+    ("bun", Some("x")),
+    ("uv", Some("tool")),
+    ("deno", Some("run")),
+    ("docker", Some("run")),
+    ("podman", Some("run")),
+];
 /// What a server's warden waits between TERM and KILL when it acts on its own.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -109,6 +137,9 @@ pub(super) fn launch_of(
     lookup: Lookup,
 ) -> Result<Launch, String> {
     let full = references::resolved(config, lookup)?;
+    if is_remote(&full) {
+        return Ok(carrier_of(name, full, gantry, data_dir));
+    }
     let Some(command) = full.command.filter(|command| !command.is_empty()) else {
         return Err("its configuration has neither `command` nor `url`; give it one".into());
     };
@@ -128,6 +159,54 @@ pub(super) fn launch_of(
         cwd: Some(full.cwd.map_or_else(|| default_directory(data_dir), PathBuf::from)),
         grace: GRACE,
     })
+}
+
+/// Our own program in front of a remote server: it carries one MCP session and ends with it, so
+/// that a remote server lives and dies for the bridge like any other. URL, headers and token go by
+/// environment, as each may be a secret; the filter stays here.
+fn carrier_of(name: &str, full: ServerConfig, gantry: &Path, data_dir: &Path) -> Launch {
+    let bare = ServerConfig { allow_tools: Vec::new(), deny_tools: Vec::new(), ..full };
+    Launch {
+        name: name.to_owned(),
+        role: Role::Server,
+        program: gantry.as_os_str().to_owned(),
+        args: ["mcp", "--carry"].map(Into::into).into(),
+        env: vec![(CONFIG_VARIABLE.into(), through_gantry(name, &bare).into())],
+        cwd: Some(default_directory(data_dir)),
+        grace: GRACE,
+    }
+}
+
+/// The configuration of one server as `gantry mcp` reads it.
+pub(super) fn through_gantry(name: &str, full: &ServerConfig) -> String {
+    let mut servers = Map::new();
+    servers.insert(name.to_owned(), json!(full));
+    json!({ "mcpServers": servers }).to_string()
+}
+
+/// How long a start may take when the configuration does not say.
+pub(super) fn start_limit(config: &ServerConfig) -> Duration {
+    if let Some(ms) = config.start_timeout_ms {
+        Duration::from_millis(ms)
+    } else if is_remote(config) {
+        REMOTE_LIMIT
+    } else if fetcher(config).is_some() {
+        FETCH_LIMIT
+    } else {
+        START_LIMIT
+    }
+}
+
+/// The program that fetches the server from a registry before it starts it, if it is one.
+pub(super) fn fetcher(config: &ServerConfig) -> Option<&'static str> {
+    let command = config.command.as_deref()?;
+    let base = command.rsplit(['/', '\\']).next().unwrap_or(command);
+    let base = base.trim_end_matches(".exe").trim_end_matches(".cmd");
+    let first = config.args.iter().find(|arg| !arg.starts_with('-')).map(String::as_str);
+    FETCHERS
+        .iter()
+        .find(|(program, word)| *program == base && (word.is_none() || *word == first))
+        .map(|(program, _)| *program)
 }
 
 /// Tells the built-in server where its data is.
@@ -194,6 +273,40 @@ mod tests {
         assert_eq!(launch.args, ["a b", "\"&%\n网", ""]);
         assert_eq!(launch.env, [("K".into(), "value".into())]);
         assert_eq!(launch.cwd.as_deref(), Some(Path::new("/w")));
+    }
+
+    #[test]
+    fn a_remote_one_is_carried_by_our_own_program() {
+        let launch = launch(
+            r#"{"url":"https://h/mcp?key=k3y","headers":{"X":"${env:SET}"},"denyTools":["t"]}"#,
+        )
+        .unwrap();
+        assert_eq!(launch.program, "/opt/gantry");
+        assert_eq!(launch.args, ["mcp", "--carry"]);
+        let (name, value) = &launch.env[0];
+        assert_eq!(name, CONFIG_VARIABLE);
+        let config: serde_json::Value = serde_json::from_str(value.to_str().unwrap()).unwrap();
+        let inner = &config["mcpServers"]["x"];
+        assert_eq!(inner["url"], "https://h/mcp?key=k3y");
+        assert_eq!(inner["headers"]["X"], "value");
+        assert_eq!(inner["denyTools"], json!([]));
+    }
+
+    #[test]
+    fn a_start_that_may_download_gets_more_time() {
+        let limit = |text: &str| start_limit(&serde_json::from_str(text).unwrap());
+        for (text, wanted) in [
+            (r#"{"command":"npx","args":["-y","p"]}"#, FETCH_LIMIT),
+            (r#"{"command":"C:\\n\\npx.cmd"}"#, FETCH_LIMIT),
+            (r#"{"command":"/usr/bin/uv","args":["--offline","tool","run","p"]}"#, FETCH_LIMIT),
+            (r#"{"command":"uv","args":["pip"]}"#, START_LIMIT),
+            (r#"{"command":"docker","args":["run","-i","x"]}"#, FETCH_LIMIT),
+            (r#"{"command":"node","args":["npx"]}"#, START_LIMIT),
+            (r#"{"command":"npx","startTimeoutMs":5}"#, Duration::from_millis(5)),
+            (r#"{"url":"https://h"}"#, REMOTE_LIMIT),
+        ] {
+            assert_eq!(limit(text), wanted, "{text}");
+        }
     }
 
     #[test]

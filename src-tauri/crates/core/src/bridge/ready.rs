@@ -2,21 +2,27 @@
 
 use super::{
     Bridge,
-    facts::Facts,
-    references,
-    registry::{Attached, Shared},
+    facts::{Condition, Facts},
+    handover::is_complete,
+    registry::Shared,
     server::millis,
+    spec::is_passed_through,
 };
 use crate::wire::{ReadinessState, ServerReadiness, Via};
 use futures::future::join_all;
+use gantry_mcp::Hub;
 use gantry_supervisor::Deadline;
 use std::fmt::Write;
 use tokio::{sync::watch, time::Instant};
 
 /// What is to be waited for under a name.
-enum Wait {
-    Server(watch::Receiver<Facts>),
-    Nothing(Box<ServerReadiness>),
+struct Wait {
+    name: String,
+    facts: watch::Receiver<Facts>,
+    hub: Hub,
+    /// Agents reach it by its own URL; `false`: its configuration refers to something that is
+    /// not there, so that they do not.
+    passed_through: Option<bool>,
 }
 
 impl Bridge {
@@ -25,48 +31,28 @@ impl Bridge {
     pub async fn ready(&self, session: &str, deadline: Deadline) -> Vec<ServerReadiness> {
         let begun = Instant::now();
         let waits = self.shared.waits(session);
-        let readiness = join_all(waits.into_iter().map(|(name, wait)| async move {
-            match wait {
-                Wait::Server(facts) => one(name, facts, begun, deadline).await,
-                Wait::Nothing(known) => *known,
-            }
-        }))
-        .await;
+        let readiness = join_all(waits.into_iter().map(|wait| one(wait, begun, deadline))).await;
+        let readiness = self.with_receipts(session, readiness);
         self.shared.log_ready(session, &readiness, millis(begun.elapsed()));
         readiness
     }
 }
 
 impl Shared {
-    fn waits(&self, session: &str) -> Vec<(String, Wait)> {
+    fn waits(&self, session: &str) -> Vec<Wait> {
         let registry = self.registry();
         let Some(session) = registry.sessions.get(session) else { return Vec::new() };
-        let wait = |name: &str, what: &Attached| match what {
-            Attached::Slot(id) => {
-                registry.slots.get(id).map(|slot| Wait::Server(slot.handle.facts.clone()))
-            }
-            Attached::Remote(spec) => {
-                let missing =
-                    references::resolved(&spec.config, &references::from_environment).err();
-                Some(Wait::Nothing(Box::new(ServerReadiness {
-                    name: name.to_owned(),
-                    state: if missing.is_some() {
-                        ReadinessState::Failed
-                    } else {
-                        ReadinessState::PassedThrough
-                    },
-                    via: Via::Remote,
-                    tools: 0,
-                    ms: 0,
-                    error: missing,
-                })))
-            }
+        let wait = |(name, id): &(String, u64)| {
+            let slot = registry.slots.get(id)?;
+            let passed_through = is_passed_through(&slot.config).then(|| is_complete(&slot.config));
+            Some(Wait {
+                name: name.clone(),
+                facts: slot.handle.facts.clone(),
+                hub: slot.handle.hub.clone(),
+                passed_through,
+            })
         };
-        session
-            .attached
-            .iter()
-            .filter_map(|(name, what)| Some((name.clone(), wait(name, what)?)))
-            .collect()
+        session.attached.iter().filter_map(wait).collect()
     }
 
     /// The first of the lines that a person looks for on a first prompt; again
@@ -94,34 +80,46 @@ impl Shared {
     }
 }
 
-async fn one(
-    name: String,
-    mut facts: watch::Receiver<Facts>,
-    begun: Instant,
-    deadline: Deadline,
-) -> ServerReadiness {
-    let decided = facts.wait_for(|facts| facts.condition.is_decided());
+async fn one(wait: Wait, begun: Instant, deadline: Deadline) -> ServerReadiness {
+    let Wait { name, mut facts, hub, passed_through } = wait;
+    let decided = facts.wait_for(|facts| match facts.condition {
+        // The agent does not depend on us: the first verdict is enough.
+        Condition::Restarting if passed_through.is_some() => true,
+        condition => condition.is_decided(),
+    });
     let _ = deadline.bound(decided).await.map(|decided| decided.map(drop));
     let ms = millis(begun.elapsed());
     let facts = facts.borrow();
-    let state = match facts.condition {
-        condition if condition.is_ready() => ReadinessState::Ready,
-        condition if condition.is_decided() => ReadinessState::Failed,
-        _ => ReadinessState::Starting,
+    let ready = facts.condition.is_ready();
+    let state = match (passed_through, facts.condition) {
+        (Some(true), _) => ReadinessState::PassedThrough,
+        (Some(false), _) => ReadinessState::Failed,
+        (None, condition) if condition.is_ready() => ReadinessState::Ready,
+        (None, condition) if condition.is_decided() => ReadinessState::Failed,
+        (None, _) => ReadinessState::Starting,
     };
-    let ready = state == ReadinessState::Ready;
+    let via = match (passed_through, facts.condition.has_failed()) {
+        (Some(_), _) => Via::Remote,
+        (None, true) => Via::Stdio,
+        (None, false) => Via::Bridge,
+    };
     let stopped = || "it was stopped while the session waited for it".to_owned();
+    let unsaid = |why: Option<String>| match state {
+        ReadinessState::Failed => Some(why.unwrap_or_else(stopped)),
+        _ => why,
+    };
     ServerReadiness {
         name,
         state,
-        via: if facts.condition.has_failed() { Via::Stdio } else { Via::Bridge },
-        tools: facts.tools.filter(|_| ready).unwrap_or(0),
+        via,
+        tools: hub.catalogue().filter(|_| ready).map_or(0, |known| known.tools.len()),
         ms,
-        error: match state {
-            ReadinessState::Ready => None,
-            ReadinessState::Failed => Some(facts.error.clone().unwrap_or_else(stopped)),
-            _ => facts.error.clone(),
+        error: if ready {
+            None
+        } else {
+            unsaid(facts.error.clone().or_else(|| facts.note.clone()))
         },
+        fetched: None,
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     next::END_SPAN,
     registry::{Moved, Place, Registry, Shared, SlotId},
     server::Ending,
-    spec::{Identity, is_remote, usable},
+    spec::{Identity, usable},
     views,
 };
 use crate::wire::Happening;
@@ -41,15 +41,13 @@ impl Shared {
         let before = std::mem::replace(&mut registry.saved, saved.clone());
 
         for old in &before {
-            let stays = saved.iter().find(|new| new.name == old.name);
-            if stays.is_none_or(|new| is_remote(&new.config)) {
+            let stays = saved.iter().any(|new| new.name == old.name);
+            if !stays {
                 self.remove(registry, &old.name);
-            }
-            if stays.is_none() {
                 self.parts.events.publish(Happening::ServerRemoved { name: old.name.clone() });
             }
         }
-        for spec in saved.iter().filter(|spec| !is_remote(&spec.config)) {
+        for spec in &saved {
             let replaced = self.adapt(registry, spec, deadline);
             all.ended.extend(replaced.into_iter().map(|ending| (spec.name.clone(), ending)));
         }
@@ -88,8 +86,7 @@ impl Shared {
         all
     }
 
-    /// The saved server of this name is gone, or no process any more. Sessions
-    /// that named exactly this one themselves keep it.
+    /// The saved server of this name is gone. Sessions that named exactly this one themselves keep it.
     fn remove(&self, registry: &mut Registry, name: &str) {
         let ids: Vec<SlotId> = registry.saved_slots(name).map(|slot| slot.id).collect();
         for id in ids {

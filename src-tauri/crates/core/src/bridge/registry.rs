@@ -17,7 +17,7 @@ use gantry_mcp::{Hub, HubOptions};
 use gantry_supervisor::{Cause, Deadline, Scope};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 use tokio::sync::{Semaphore, oneshot};
@@ -30,6 +30,9 @@ const START_WAIT: Duration = Duration::from_secs(30);
 /// Names a slot for its whole life.
 pub(super) type SlotId = u64;
 
+/// Told the session of a new receipt.
+type ReceiptListener = Box<dyn Fn(&str) + Send + Sync>;
+
 /// What all handles of a bridge share.
 pub(super) struct Shared {
     pub parts: BridgeParts,
@@ -37,6 +40,8 @@ pub(super) struct Shared {
     pub launcher: Arc<dyn Launcher>,
     /// Servers that start at the same time.
     pub starts: Arc<Semaphore>,
+    /// Who wants to hear of a session's new receipts.
+    pub on_receipt: OnceLock<ReceiptListener>,
     registry: Mutex<Registry>,
 }
 
@@ -89,6 +94,8 @@ pub(super) struct Slot {
     pub place: Place,
     /// Sessions with a lease.
     pub holders: BTreeSet<String>,
+    /// Of each of these whose agent was listed the tools: how many, last.
+    pub fetched: BTreeMap<String, usize>,
     /// A session asked for it as a persistent one.
     pub kept: bool,
     /// Somebody looks at it; the number tells one look from the next.
@@ -110,6 +117,13 @@ impl Slot {
             || self.tried.is_some()
             || self.visitors > 0
             || !self.holders.is_empty()
+    }
+
+    /// A session does not use it any more.
+    pub fn leave(&mut self, session: &str) {
+        self.holders.remove(session);
+        self.fetched.remove(session);
+        self.handle.hub.forget_receipt(session);
     }
 
     pub fn condition(&self) -> Condition {
@@ -154,11 +168,11 @@ impl Slot {
         let identity = Identity::of(config);
         self.config = config.clone();
         let config = config.clone();
-        if std::mem::replace(&mut self.identity, identity) == identity {
+        self.handle.hub.set_filter(filter_of(&config));
+        if std::mem::replace(&mut self.identity, identity).has_process_of(&identity) {
             self.handle.tell(Input::Adopt { config });
             return None;
         }
-        self.handle.hub.set_filter(filter_of(&config));
         let ending = self.handle.end(|ended| Input::Replace { config, deadline, ended });
         if self.is_needed() {
             // Of use after a failure only: a server that runs is replaced anyway.
@@ -174,21 +188,12 @@ pub(super) struct Session {
     pub token: Token,
     /// Its servers; `None`: the saved ones.
     pub wanted: Option<Vec<ServerSpec>>,
-    /// By name, in their order.
-    pub attached: Vec<(String, Attached)>,
+    /// The servers under its names, in their order.
+    pub attached: Vec<(String, SlotId)>,
     /// What its agent was given, or what it would have been given at its last lease.
     pub handed: Option<Vec<(String, Handed)>>,
     /// Whether its set was logged as ready.
     pub logged: bool,
-}
-
-/// What a session uses under a name.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Attached {
-    /// A server that we run.
-    Slot(SlotId),
-    /// One that the agent reaches itself.
-    Remote(Box<ServerSpec>),
 }
 
 /// What a change of a session's servers brought about.
@@ -250,6 +255,7 @@ impl Shared {
             parts,
             launcher,
             starts: Arc::new(Semaphore::new(cores * 4)),
+            on_receipt: OnceLock::new(),
             registry: Mutex::default(),
         })
     }
@@ -281,6 +287,7 @@ impl Shared {
                 () = cancelled => {}
             }
         });
+        self.watch_receipts(id, &hub);
         let handle = Server::spawn(self, id, &name, config.clone(), hub);
         let slot = Slot {
             id,
@@ -289,6 +296,7 @@ impl Shared {
             config,
             place,
             holders: BTreeSet::new(),
+            fetched: BTreeMap::new(),
             kept: false,
             tried: None,
             visitors: 0,
@@ -340,12 +348,8 @@ impl Shared {
         let before: BTreeSet<SlotId> = slots_in(&entry.attached).collect();
         let mut attached = Vec::with_capacity(specs.len());
         for spec in specs {
-            let what = if super::spec::is_remote(&spec.config) {
-                Attached::Remote(Box::new(spec.clone()))
-            } else {
-                Attached::Slot(self.find_or_create(registry, session, &spec, follows))
-            };
-            attached.push((spec.name, what));
+            let id = self.find_or_create(registry, session, &spec, follows, deadline);
+            attached.push((spec.name, id));
         }
         let after: BTreeSet<SlotId> = slots_in(&attached).collect();
         if let Some(entry) = registry.sessions.get_mut(session) {
@@ -356,7 +360,7 @@ impl Shared {
         let mut leaving: HashMap<String, Vec<Ending>> = HashMap::new();
         for id in before.difference(&after) {
             if let Some(slot) = registry.slots.get_mut(id) {
-                slot.holders.remove(session);
+                slot.leave(session);
                 let name = slot.name.clone();
                 if let Some(ending) = slot.settle(Cause::Unused, deadline) {
                     leaving.entry(name).or_default().push(ending);
@@ -387,6 +391,7 @@ impl Shared {
         session: &str,
         spec: &ServerSpec,
         follows: bool,
+        deadline: Deadline,
     ) -> SlotId {
         let own = spec.config.isolation == Isolation::Session;
         let identity = Identity::of(&spec.config);
@@ -409,8 +414,20 @@ impl Shared {
                 && slot.place == place
                 && (place.follows_saved() || slot.identity == identity)
         };
-        let found = registry.slots.values().find(fits).map(|slot| slot.id);
+        // It alone has it and wants it on other terms: the process stays.
+        let adapts = |slot: &&Slot| {
+            slot.name == spec.name
+                && slot.place == place
+                && slot.identity.has_process_of(&identity)
+                && slot.holders.len() == 1
+                && slot.holders.contains(session)
+        };
+        let mut slots = registry.slots.values();
+        let found = slots.clone().find(fits).or_else(|| slots.find(adapts)).map(|slot| slot.id);
         let id = found.unwrap_or_else(|| self.create(registry, spec, place.clone()));
+        if let Some(slot) = registry.slots.get_mut(&id).filter(|slot| slot.identity != identity) {
+            slot.reconfigure(&spec.config, deadline);
+        }
         if !follows && !own && spec.config.persistent {
             self.keep(registry, id);
         }
@@ -439,10 +456,7 @@ impl Shared {
     }
 }
 
-/// The servers that we run among those of a session.
-pub(super) fn slots_in(attached: &[(String, Attached)]) -> impl Iterator<Item = SlotId> {
-    attached.iter().filter_map(|(_, what)| match what {
-        Attached::Slot(id) => Some(*id),
-        Attached::Remote(_) => None,
-    })
+/// The slots of a session's servers.
+pub(super) fn slots_in(attached: &[(String, SlotId)]) -> impl Iterator<Item = SlotId> {
+    attached.iter().map(|(_, id)| *id)
 }

@@ -9,8 +9,9 @@ mod process_tasks;
 use super::{
     facts::{Condition, Facts},
     next::{Effect, Event, Life, Moment, State, Then, next},
-    process::{Tail, Tree, exit_text},
+    process::{Tail, Tree, exit_text, start_limit},
     registry::{Shared, SlotId},
+    spec::is_remote,
 };
 use crate::{events::now, wire::ServerConfig};
 use gantry_mcp::{Hub, ToolFilter};
@@ -23,9 +24,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How long a start may take when the configuration does not say: the first
-/// `npx` or `uvx` of a package downloads it.
-const START_LIMIT: Duration = Duration::from_secs(60);
+/// Restarts in a row after which calls are no longer held for the next one.
+const HOPEFUL: u32 = 6;
 /// Lines of standard error that are put after the reason of a failure.
 const LAST_LINES: usize = 10;
 
@@ -52,6 +52,8 @@ pub(super) enum Input {
     Launched(Launched),
     /// `tools/list` is answered, or was again; the number of tools.
     Tools { generation: u64, tools: usize },
+    /// What it does while it is starting.
+    Note { generation: u64, note: String },
     /// The ending of a tree is over.
     Ended { generation: u64, ended: Ended },
     /// A report of a task, as [`next`] takes it.
@@ -211,6 +213,12 @@ impl Server {
                     self.turn(Event::Handshaken { generation });
                 }
             }
+            Input::Note { generation, note } => {
+                if self.live.as_ref().is_some_and(|live| live.generation == generation) {
+                    self.facts.send_modify(|facts| facts.note = Some(note));
+                    self.show();
+                }
+            }
             Input::Ended { generation, ended } => self.ended(generation, ended),
             Input::Report(event) => self.turn(event),
         }
@@ -229,7 +237,8 @@ impl Server {
         let at = Moment {
             now: Instant::now(),
             dice: dice(),
-            start_limit: self.config.start_timeout_ms.map_or(START_LIMIT, Duration::from_millis),
+            start_limit: start_limit(&self.config),
+            patient: is_remote(&self.config),
         };
         let (life, effects) = next(std::mem::take(&mut self.life), event, at);
         self.life = life;
@@ -279,6 +288,7 @@ impl Server {
                     "server launched"
                 );
                 self.carry(&live, started, launched.place);
+                self.watch_start(&live);
                 self.live = Some(live);
                 self.turn(Event::Launched { generation });
             }
@@ -322,12 +332,16 @@ impl Server {
             State::Stopped => Some(("it is not running".to_owned(), false)),
             State::Starting { until: None, .. } => Some(("it is starting".to_owned(), true)),
             State::Starting { .. } | State::Ready { .. } => None,
-            State::Restarting { why, .. } => Some((format!("it restarts: {why}"), true)),
+            State::Restarting { why, attempt, .. } => {
+                Some((format!("it restarts: {why}"), *attempt <= HOPEFUL))
+            }
             State::Failed { why } => Some((why.clone(), false)),
             State::Stopping { then, .. } => Some(match then {
                 Then::Stopped => ("it is being stopped".to_owned(), false),
                 Then::Start => ("it restarts".to_owned(), true),
-                Then::Retry { why, .. } => (format!("it restarts: {why}"), true),
+                Then::Retry { why, attempt } => {
+                    (format!("it restarts: {why}"), *attempt <= HOPEFUL)
+                }
                 Then::Failed { why } => (why.clone(), false),
             }),
         };
@@ -370,10 +384,14 @@ impl Server {
             .flatten();
         let restarts = self.life.restarts;
         let changed = self.facts.send_if_modified(|facts| {
+            if condition != Condition::Starting {
+                facts.note = None;
+            }
+            let seen = (facts.pid, facts.tools, facts.note.clone());
             let changed = facts.condition != condition
                 || facts.error != error
                 || facts.restarts != restarts
-                || facts.shown != (facts.pid, facts.tools);
+                || facts.shown != seen;
             if facts.condition.wire() != condition.wire() {
                 facts.since = now();
             }
@@ -384,7 +402,7 @@ impl Server {
             facts.condition = condition;
             facts.error = error;
             facts.restarts = restarts;
-            facts.shown = (facts.pid, facts.tools);
+            facts.shown = seen;
             changed
         });
         if before != condition {

@@ -18,16 +18,20 @@ pub struct ServerSpec {
     pub config: ServerConfig,
 }
 
-/// Everything of a configuration that a running process depends on, hashed:
-/// two servers with equal names and identities may share one process.
+/// What makes two servers of one name the same, hashed, so that no secret is kept for it. Whether
+/// it is enabled and how long it lives are no part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Identity([u8; 32]);
+pub(super) struct Identity {
+    /// What a running process depends on: a change needs another process.
+    process: [u8; 32],
+    /// What the bridge does for all who share it: the tool filter, the time limits. A change
+    /// touches no process, but two that differ in it cannot share one.
+    terms: [u8; 32],
+}
 
 impl Identity {
-    /// Whether it is enabled and how long it lives are not part of it: they
-    /// change without a restart.
     pub fn of(config: &ServerConfig) -> Self {
-        let parts = json!([
+        let process = json!([
             config.command,
             config.args,
             config.env,
@@ -36,19 +40,35 @@ impl Identity {
             config.transport,
             config.headers,
             config.auth_token,
+            config.isolation,
+        ]);
+        let terms = json!([
             config.allow_tools,
             config.deny_tools,
-            config.isolation,
             config.start_timeout_ms,
             config.call_timeout_ms,
         ]);
-        Self(Sha256::digest(parts.to_string()).into())
+        Self { process: digest(&process), terms: digest(&terms) }
+    }
+
+    /// Whether one process fits both.
+    pub fn has_process_of(&self, other: &Self) -> bool {
+        self.process == other.process
     }
 }
 
-/// Whether agents reach it by its own URL; no process of ours runs for it.
+fn digest(parts: &serde_json::Value) -> [u8; 32] {
+    Sha256::digest(parts.to_string()).into()
+}
+
+/// Whether it lives behind a URL; the process that we run for it carries that URL.
 pub(super) fn is_remote(config: &ServerConfig) -> bool {
     config.url.is_some() && config.command.is_none()
+}
+
+/// Whether agents reach it by its own URL, so that what the bridge knows of it is only a light.
+pub(super) fn is_passed_through(config: &ServerConfig) -> bool {
+    is_remote(config) && config.allow_tools.is_empty() && config.deny_tools.is_empty()
 }
 
 /// The enabled ones; of several with one name the last.
@@ -152,6 +172,32 @@ mod tests {
             (r#"{"command":"x","args":["a"],"env":{"K":"1"},"startTimeoutMs":5}"#, false),
         ] {
             assert_eq!(Identity::of(&base) == Identity::of(&config(other)), same, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_process_does_not_depend_on_the_terms() {
+        let base = Identity::of(&config(r#"{"command":"x"}"#));
+        for (other, fits) in [
+            (r#"{"command":"x","denyTools":["t"]}"#, true),
+            (r#"{"command":"x","allowTools":["t"],"callTimeoutMs":5,"startTimeoutMs":7}"#, true),
+            (r#"{"command":"x","args":["y"]}"#, false),
+            (r#"{"command":"x","isolation":"session"}"#, false),
+        ] {
+            assert_eq!(base.has_process_of(&Identity::of(&config(other))), fits, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_remote_one_is_passed_through_unless_it_has_a_filter() {
+        for (text, remote, passed) in [
+            (r#"{"url":"http://h"}"#, true, true),
+            (r#"{"url":"http://h","denyTools":["t"]}"#, true, false),
+            (r#"{"url":"http://h","allowTools":["t"]}"#, true, false),
+            (r#"{"url":"http://h","command":"x"}"#, false, false),
+        ] {
+            let config = config(text);
+            assert_eq!((is_remote(&config), is_passed_through(&config)), (remote, passed));
         }
     }
 

@@ -4,6 +4,9 @@
 mod fake;
 mod leases;
 mod life;
+mod receipts;
+mod remote;
+mod terms;
 mod walk;
 
 use super::*;
@@ -74,13 +77,18 @@ impl Fixture {
         ready.into_iter().map(|server| (server.name, server.state)).collect()
     }
 
-    /// What a call by a session's token to a server reaches: the fake's mark and pid.
-    async fn reach(&self, session: &str, name: &str) -> Option<String> {
+    /// Where a session's token leads for a server.
+    fn endpoint(&self, session: &str, name: &str) -> Option<Endpoint> {
         let token = {
             let registry = self.bridge.shared.registry();
             registry.sessions.get(session)?.token.text().to_owned()
         };
-        let endpoint = self.bridge.resolve(&token, name).ok()?;
+        self.bridge.resolve(&token, name).ok()
+    }
+
+    /// What a call by a session's token to a server reaches: the fake's mark and pid.
+    async fn reach(&self, session: &str, name: &str) -> Option<String> {
+        let endpoint = self.endpoint(session, name)?;
         assert_eq!(endpoint.session.as_deref(), Some(session));
         let answer =
             endpoint.hub.call_tool("who", json!({}), Duration::from_secs(60)).await.ok()?;
@@ -106,6 +114,15 @@ fn spec_with(name: &str, script: &str, more: Value) -> ServerSpec {
 
 fn spec(name: &str, script: &str) -> ServerSpec {
     spec_with(name, script, json!({}))
+}
+
+/// A remote server whose fake behaves as `script` says.
+fn far(name: &str, script: &str, more: Value) -> ServerSpec {
+    let mut config = json!({ "url": format!("https://example.org/mcp#{script}") });
+    if let (Some(config), Value::Object(more)) = (config.as_object_mut(), more) {
+        config.extend(more);
+    }
+    ServerSpec { name: name.into(), config: serde_json::from_value(config).unwrap() }
 }
 
 /// Random cases of a test: `PROPTEST_CASES` when it is set.

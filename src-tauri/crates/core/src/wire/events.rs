@@ -1,6 +1,6 @@
 //! Events: what changed, in order. No event is the only copy of a fact.
 
-use super::{PermissionView, ServerView, SessionView};
+use super::{LastExit, PermissionView, ServerView, SessionView, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
@@ -18,6 +18,10 @@ pub struct Event {
 }
 
 /// What happened.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and the large ones are the frequent ones"
+)]
 #[derive(Clone, Debug, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Happening {
@@ -94,6 +98,11 @@ pub enum Happening {
     },
     /// Agents were saved or removed: ask `agents_list` again.
     AgentsChanged {},
+    /// The user chose something about the program.
+    SettingsChanged {
+        /// As they are now.
+        settings: Settings,
+    },
     /// Gantry is ending.
     ShuttingDown {
         /// The phase: `doors`, `finish`, `ask`, `kill`, `store`, `exit`.
@@ -114,4 +123,8 @@ pub struct Snapshot {
     pub version: String,
     /// Something that the user should know about the last run, if anything.
     pub notice: Option<String>,
+    /// The same with a report to copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub last_exit: Option<LastExit>,
 }

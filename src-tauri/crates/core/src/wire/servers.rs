@@ -136,6 +136,11 @@ pub struct ServerView {
     pub restarts: u32,
     /// From its start to the answer of `tools/list`.
     pub ready_ms: Option<u64>,
+    /// What it does while it is starting: what it said last, or that a package may be
+    /// downloading.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub note: Option<String>,
     /// Ids of the sessions that hold a lease on it.
     pub used_by: Vec<String>,
     /// When it came into this state.
@@ -230,6 +235,11 @@ pub struct ServerReadiness {
     pub ms: u64,
     /// Why it is not ready.
     pub error: Option<String>,
+    /// The receipt: how many tools the agent was listed last, as the bridge saw it. Absent as
+    /// long as the agent has not asked, and when it does not reach the server by the bridge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub fetched: Option<usize>,
 }
 
 /// See [`ServerReadiness::state`].
@@ -242,7 +252,7 @@ pub enum ReadinessState {
     Starting,
     /// Failed.
     Failed,
-    /// A remote server that the agent reaches itself.
+    /// A remote server that the agent reaches itself; `error` when Gantry could not reach it.
     PassedThrough,
 }
 

@@ -4,7 +4,7 @@ use super::{HubOptions, Phase};
 use crate::{
     Envelope, ToolFilter,
     catalogue::Known,
-    frame::{self, CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, UNAVAILABLE},
+    frame::{self, INTERNAL_ERROR, INVALID_PARAMS, UNAVAILABLE},
     outlet::{Meter, Outlet, ToClient},
 };
 use bytes::{Bytes, BytesMut};
@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 /// server about a second before they run their turn without it.
 pub(super) const FIRST_LIST_WAIT: Duration = Duration::from_millis(800);
 /// Calls that wait for the server to come up.
-const HELD_CALLS: usize = 1024;
+pub(super) const HELD_CALLS: usize = 1024;
 /// Bytes in calls that wait.
-const HELD_BYTES: usize = 64 * 1024 * 1024;
+pub(super) const HELD_BYTES: usize = 64 * 1024 * 1024;
 /// Requests of clients that a server may leave unanswered, and its own that clients may.
 pub(super) const OPEN_REQUESTS: usize = 16 * 1024;
 /// Progress tokens remembered after their call was answered (a task goes on).
@@ -104,6 +104,15 @@ pub(super) struct Call {
     pub work: bool,
     /// The resource that it subscribes to; taken back when the server refuses.
     pub subscribes: Option<String>,
+    /// When a tool has had long enough, and which it is.
+    pub due: Option<(Instant, String)>,
+}
+
+impl Call {
+    /// A request of our own.
+    fn own(caller: Caller, work: bool) -> Self {
+        Self { caller, token: None, work, subscribes: None, due: None }
+    }
 }
 
 /// A request of the server that a client is to answer.
@@ -131,6 +140,12 @@ impl Receipts {
         self.counts.get(label).copied()
     }
 
+    pub fn forget(&mut self, label: &str) {
+        if self.counts.remove(label).is_some() {
+            self.order.retain(|known| known != label);
+        }
+    }
+
     pub fn set(&mut self, label: &str, tools: usize) {
         if self.counts.insert(label.to_owned(), tools).is_none() {
             self.order.push_back(label.to_owned());
@@ -147,6 +162,8 @@ pub(super) struct State {
     pub name: String,
     pub filter: ToolFilter,
     pub start_wait: Duration,
+    /// How long a tool may take.
+    pub call_limit: Option<Duration>,
     pub link: Link,
     /// The newest generation that ever connected.
     pub newest: Option<u64>,
@@ -186,6 +203,7 @@ impl State {
             name: options.name.clone(),
             filter: options.filter.clone(),
             start_wait: options.start_wait,
+            call_limit: None,
             link: Link::Down { why: "starting".into(), starting: true },
             newest: None,
             known: None,
@@ -278,8 +296,7 @@ impl State {
             return Err(self.why_not_ready());
         }
         let (sender, receiver) = oneshot::channel();
-        self.calls
-            .insert(id, Call { caller: Caller::Own(sender), token: None, work, subscribes: None });
+        self.calls.insert(id, Call::own(Caller::Own(sender), work));
         Ok((id, receiver))
     }
 
@@ -287,10 +304,7 @@ impl State {
     pub fn tell(&mut self, method: &str, params: &str) {
         let id = self.fresh_id();
         if self.write(frame::request(id, method, Some(params))) {
-            self.calls.insert(
-                id,
-                Call { caller: Caller::Nobody, token: None, work: false, subscribes: None },
-            );
+            self.calls.insert(id, Call::own(Caller::Nobody, false));
         }
     }
 
@@ -382,74 +396,6 @@ impl State {
                 self.deliver(*key, line.clone(), None, false, effects);
             }
         }
-    }
-
-    // Waiting.
-
-    pub fn hold(
-        &mut self,
-        key: ClientKey,
-        message: Envelope,
-        until: Instant,
-        effects: &mut Effects,
-    ) {
-        let bytes: usize = self.held.iter().map(|held| held.message.line.len()).sum();
-        let held = Held { key, message, until };
-        if self.held.len() >= HELD_CALLS || bytes + held.message.line.len() > HELD_BYTES {
-            self.refuse_held(&held, effects);
-        } else {
-            self.held.push_back(held);
-        }
-    }
-
-    pub fn refuse_held(&self, held: &Held, effects: &mut Effects) {
-        let id = held.message.id().unwrap_or("null");
-        let why = match &self.link {
-            Link::Down { why, .. } => why.as_str(),
-            Link::Up(_) => "starting",
-        };
-        let line = self.unavailable(id, why).freeze();
-        self.deliver(held.key, line, Some(id.to_owned()), true, effects);
-    }
-
-    pub fn next_due(&self) -> Option<Instant> {
-        self.held.iter().map(|held| held.until).min()
-    }
-
-    /// Ends the waits that are over.
-    pub fn expire(&mut self, now: Instant, effects: &mut Effects) {
-        let (over, on): (VecDeque<Held>, VecDeque<Held>) =
-            std::mem::take(&mut self.held).into_iter().partition(|held| held.until <= now);
-        self.held = on;
-        for held in over {
-            if !self.answer_empty_list(held.key, &held.message, effects) {
-                self.refuse_held(&held, effects);
-            }
-        }
-    }
-
-    /// Cancels a client's request, wherever it is. `notice` makes the message for the
-    /// server out of our id.
-    pub fn cancel_with(
-        &mut self,
-        key: ClientKey,
-        request: &str,
-        notice: impl FnOnce(u64) -> BytesMut,
-        effects: &mut Effects,
-    ) {
-        let flying = self.clients.get_mut(&key).and_then(|client| client.calls.remove(request));
-        let waiting = |held: &Held| held.key == key && held.message.id() == Some(request);
-        if let Some(id) = flying {
-            self.calls.remove(&id);
-            self.write(notice(id));
-        } else if let Some(position) = self.held.iter().position(waiting) {
-            self.held.remove(position);
-        } else {
-            return;
-        }
-        // Clients ignore this; it lets go of a transport that waits for the response.
-        let line = frame::error(request, CANCELLED, "the client cancelled the request", None);
-        self.deliver(key, line.freeze(), Some(request.to_owned()), true, effects);
     }
 
     pub fn retire(&mut self, id: u64, key: ClientKey, token: String) {

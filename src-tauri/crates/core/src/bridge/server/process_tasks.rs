@@ -24,6 +24,12 @@ use tokio_util::sync::CancellationToken;
 /// A server counts as "starting at the same time as others" at most this long,
 /// so that one that says nothing keeps no other from starting.
 const CROWD: Duration = Duration::from_secs(2);
+/// How often it is looked at what a server does while it is starting.
+const LOOK: Duration = Duration::from_secs(1);
+/// After so long without a word a start is worth a remark.
+const QUIET: Duration = Duration::from_secs(3);
+/// Characters of a line that are shown.
+const NOTE: usize = 200;
 /// A ping without an answer for so long is missed.
 const PING_LIMIT: Duration = Duration::from_secs(10);
 /// After one of the two is over, what the other (the output, the exit) may take to be over too.
@@ -174,6 +180,43 @@ impl Server {
             settled(&*stderr).await;
             let why = process::exit_text(exit);
             let _ = sender.send(Input::Report(Event::Lost { generation, why }));
+        });
+    }
+
+    /// Says what a server does as long as it is starting, in its own words where it has any.
+    pub(super) fn watch_start(&self, live: &Live) {
+        let generation = live.generation;
+        let (sender, stderr, over) = (self.sender.clone(), live.stderr.clone(), live.over.clone());
+        let fetcher = process::fetcher(&self.config);
+        let mut phase = self.hub.phase();
+        let begun = Instant::now();
+        let watch = async move {
+            let mut told = None;
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let last = stderr.lines(1).pop().filter(|line| !line.trim().is_empty());
+                let quiet = || {
+                    (begun.elapsed() >= QUIET).then(|| match fetcher {
+                        Some(program) => format!("`{program}` may be downloading it"),
+                        None => "it has not answered yet".to_owned(),
+                    })
+                };
+                let note = last.map(|line| line.trim().chars().take(NOTE).collect()).or_else(quiet);
+                if let Some(note) = note.filter(|note| told.as_ref() != Some(note)) {
+                    told = Some(note.clone());
+                    let _ = sender.send(Input::Note { generation, note });
+                }
+            }
+        };
+        self.shared.scope.spawn(format!("start of {}", self.name), async move {
+            let is_ready = |phase: &Phase| {
+                matches!(phase, Phase::Ready { generation: of, .. } if *of == generation)
+            };
+            tokio::select! {
+                () = watch => {}
+                _ = phase.wait_for(is_ready) => {}
+                () = over.cancelled() => {}
+            }
         });
     }
 

@@ -8,7 +8,7 @@ use futures::{FutureExt, future::BoxFuture};
 use gantry_supervisor::{Cause, Deadline, Ended, Exit, How, Launch, LaunchError};
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -33,6 +33,8 @@ struct Inner {
     /// Two processes of one name with one script at the same time, seen at a launch.
     doubles: Vec<String>,
     most_starting: usize,
+    /// Names whose processes die at once for now.
+    gone: BTreeSet<String>,
 }
 
 struct Process {
@@ -74,6 +76,20 @@ impl World {
         self.lock().most_starting
     }
 
+    /// From now on, what a remote one is carried to is not there, or is there again.
+    pub fn vanish(&self, name: &str, gone: bool) {
+        let mut inner = self.lock();
+        if gone {
+            inner.gone.insert(name.to_owned())
+        } else {
+            inner.gone.remove(name)
+        };
+        drop(inner);
+        if gone {
+            self.crash(name);
+        }
+    }
+
     /// One process of this name dies.
     pub fn crash(&self, name: &str) {
         let inner = self.lock();
@@ -95,20 +111,37 @@ fn has(script: &str, key: &str) -> bool {
     script.split(' ').any(|word| word == key)
 }
 
+/// The first argument; of a remote one what comes after `#` in its URL.
+fn script_of(launch: &Launch) -> String {
+    let first = launch.args[0].to_str().unwrap().to_owned();
+    if first != "mcp" {
+        return first;
+    }
+    assert_eq!(launch.args[1], "--carry");
+    let config: Value = serde_json::from_str(launch.env[0].1.to_str().unwrap()).unwrap();
+    let url = config["mcpServers"][&launch.name]["url"].as_str().unwrap();
+    url.split_once('#').map_or(String::new(), |(_, script)| script.to_owned())
+}
+
 impl Launcher for World {
     fn launch(&self, launch: Launch) -> BoxFuture<'static, Result<Started, LaunchError>> {
         let world = self.clone();
         async move {
             // A launch takes a moment, during which other things happen.
             tokio::time::sleep(Duration::from_millis(2)).await;
-            let script = launch.args[0].to_str().unwrap().to_owned();
+            let script = script_of(&launch);
             if has(&script, "missing") {
                 return Err(LaunchError::NotFound {
                     program: "fake".into(),
                     searched: "/nowhere".into(),
                 });
             }
-            Ok(world.begin(launch.name, script))
+            let gone = world.lock().gone.contains(&launch.name);
+            let started = world.begin(launch.name.clone(), script);
+            if gone {
+                world.crash(&launch.name);
+            }
+            Ok(started)
         }
         .boxed()
     }

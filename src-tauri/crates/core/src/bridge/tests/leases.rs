@@ -275,6 +275,7 @@ async fn handover_follows_the_contract() {
         far("far", json!({ "authToken": "t0k" })),
         far("old", json!({ "transport": "sse" })),
         far("few", json!({ "denyTools": ["x"] })),
+        far("fewbad", json!({ "url": "https://example.org/mcp#dies", "denyTools": ["x"] })),
         far("farunset", json!({ "authToken": "${env:GANTRY_TEST_UNSET}" })),
     ];
     fixture.bridge.lease("s", Some(servers)).await;
@@ -294,7 +295,8 @@ async fn handover_follows_the_contract() {
             ("bad", Stdio),
             ("far", Remote),
             ("old", Remote),
-            ("few", Stdio)
+            ("few", Bridge),
+            ("fewbad", Stdio)
         ]
     );
     let of = |name: &str| &handed.iter().find(|(of, ..)| of == name).unwrap().2;
@@ -326,9 +328,11 @@ async fn handover_follows_the_contract() {
     assert_eq!(of("a/b")["args"], json!(["mcp", "--url", "http://127.0.0.1:1/mcp/a%2Fb"]));
     assert_eq!(of("a/b")["env"][0]["name"], TOKEN_VARIABLE);
     assert_eq!(format!("Bearer {}", of("a/b")["env"][0]["value"].as_str().unwrap()), token);
+    assert_eq!(of("far")["args"], json!(["mcp", "--url", "http://127.0.0.1:1/mcp/far"]));
     let config: Value =
-        serde_json::from_str(of("far")["env"][0]["value"].as_str().unwrap()).unwrap();
-    assert_eq!(config["mcpServers"]["far"]["authToken"], "t0k");
+        serde_json::from_str(of("fewbad")["env"][0]["value"].as_str().unwrap()).unwrap();
+    assert_eq!(config["mcpServers"]["fewbad"]["headers"]["X"], "s3cret");
+    assert_eq!(config["mcpServers"]["fewbad"]["cwd"], Value::Null);
 
     let shown = serde_json::to_string(&fixture.bridge.views()).unwrap();
     assert!(!shown.contains("s3cret") && !shown.contains("t0k"));
