@@ -1,7 +1,9 @@
 //! A session as it is kept: what it takes to go on with it in another run.
 //!
 //! Secrets are not kept: a literal value whose name says that it is one is left
-//! out, and its name is remembered, so that a session that needs it can say so.
+//! out, and its name is remembered, so that a session that needs it can say so. Of a
+//! session that a back end opened no literal value is kept: back ends name their
+//! secrets as they like, and send everything again with the next request.
 
 use super::AgentSpec;
 use crate::{bridge::ServerSpec, wire::Policy};
@@ -67,10 +69,11 @@ impl Kept {
     /// The row to store.
     pub(super) fn to_row(&self) -> SessionRow {
         let mut agent = StoredAgent { agent: self.agent.clone(), withheld: Vec::new() };
-        withhold(&mut agent.agent.env, "", &mut agent.withheld);
+        let all = self.user_id.is_some();
+        withhold(&mut agent.agent.env, all, "", &mut agent.withheld);
         let mut withheld = Vec::new();
         let servers = self.servers.as_ref().map(|servers| {
-            servers.iter().map(|server| without_secrets(server, &mut withheld)).collect()
+            servers.iter().map(|server| without_secrets(server, all, &mut withheld)).collect()
         });
         let options = StoredOptions {
             servers,
@@ -145,11 +148,11 @@ fn read<T: serde::de::DeserializeOwned>(json: &str, session: &str) -> Option<T> 
         .ok()
 }
 
-fn without_secrets(server: &ServerSpec, withheld: &mut Vec<String>) -> StoredServer {
+fn without_secrets(server: &ServerSpec, all: bool, withheld: &mut Vec<String>) -> StoredServer {
     let mut config = server.config.clone();
     let of = format!("{}: ", server.name);
-    withhold(&mut config.env, &of, withheld);
-    withhold(&mut config.headers, &of, withheld);
+    withhold(&mut config.env, all, &of, withheld);
+    withhold(&mut config.headers, all, &of, withheld);
     if config.auth_token.as_deref().is_some_and(is_literal) {
         config.auth_token = None;
         withheld.push(format!("{of}authToken"));
@@ -157,9 +160,14 @@ fn without_secrets(server: &ServerSpec, withheld: &mut Vec<String>) -> StoredSer
     StoredServer { name: server.name.clone(), config }
 }
 
-fn withhold(values: &mut BTreeMap<String, String>, of: &str, withheld: &mut Vec<String>) {
+fn withhold(
+    values: &mut BTreeMap<String, String>,
+    all: bool,
+    of: &str,
+    withheld: &mut Vec<String>,
+) {
     values.retain(|name, value| {
-        let keep = !is_secret(name) || !is_literal(value);
+        let keep = !is_literal(value) || !(all || is_secret(name));
         if !keep {
             withheld.push(format!("{of}{name}"));
         }
@@ -235,6 +243,16 @@ mod tests {
         assert_eq!(server.config.env["OTHER_KEY"], "${env:OTHER}");
         assert_eq!(server.config.env["MODE"], "fast");
         assert_eq!(back.withheld, ["OPENAI_API_KEY", "one: API_KEY", "one: authToken"]);
+    }
+
+    #[test]
+    fn of_a_back_ends_session_no_literal_value_is_kept() {
+        let row = Kept { user_id: Some("u1".into()), ..kept() }.to_row();
+        let back = Kept::from_row(row);
+        assert!(back.agent.env.is_empty());
+        let env = &back.servers.unwrap()[0].config.env;
+        assert_eq!(env.keys().collect::<Vec<_>>(), ["OTHER_KEY"]);
+        assert!(back.withheld.contains(&"OPENAI_MODEL".to_owned()));
     }
 
     #[test]
