@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use serde_json::json;
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 use tokio::time::Instant;
 
 /// Methods that list something, the member of their result, and the capability they belong to.
@@ -88,9 +88,9 @@ impl State {
                     let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
                     (Bytes::from(line), Some(id.to_owned()))
                 }
-                None => return self.pass_on(key, message, now + self.start_wait, effects),
+                None => return self.pass_on(key, message, now, self.start_wait, effects),
             },
-            _ => return self.pass_on(key, message, now + self.start_wait, effects),
+            _ => return self.pass_on(key, message, now, self.start_wait, effects),
         };
         self.deliver(key, line, concerning, true, effects);
     }
@@ -164,8 +164,8 @@ impl State {
         match &self.known {
             None if !self.is_starting() => self.answer_empty(key, &message, effects),
             None => {
-                let until = now + FIRST_LIST_WAIT.min(self.start_wait);
-                self.pass_on(key, message, until, effects);
+                let wait = FIRST_LIST_WAIT.min(self.start_wait);
+                self.pass_on(key, message, now, wait, effects);
             }
             Some(known) => {
                 // The client was promised more than there is; it must not get an error for it.
@@ -174,7 +174,7 @@ impl State {
                 if guessed && capability.is_some_and(|list| !known.declares(list.2)) {
                     return self.answer_empty(key, &message, effects);
                 }
-                self.pass_on(key, message, now + self.start_wait, effects);
+                self.pass_on(key, message, now, self.start_wait, effects);
             }
         }
     }
@@ -220,21 +220,22 @@ impl State {
         &mut self,
         key: ClientKey,
         message: Envelope,
-        until: Instant,
+        now: Instant,
+        wait: Duration,
         effects: &mut Effects,
     ) {
         match &self.link {
-            Link::Up(upstream) if upstream.ready => self.forward(key, &message, effects),
+            Link::Up(upstream) if upstream.ready => self.forward(key, &message, now, effects),
             Link::Down { starting: false, why } => {
                 let id = message.id().unwrap_or("null");
                 let line = self.unavailable(id, why).freeze();
                 self.deliver(key, line, Some(id.to_owned()), true, effects);
             }
-            _ => self.hold(key, message, until, effects),
+            _ => self.hold(key, message, now + wait, effects),
         }
     }
 
-    fn forward(&mut self, key: ClientKey, message: &Envelope, effects: &mut Effects) {
+    fn forward(&mut self, key: ClientKey, message: &Envelope, now: Instant, effects: &mut Effects) {
         let Some((id, id_span)) = message.id().zip(message.id_span()) else { return };
         let (method, ours) = (message.method(), self.fresh_id());
         let uri = message.param(&["uri"]).and_then(frame::string);
@@ -281,7 +282,11 @@ impl State {
         }
         let caller = Caller::Client { key, id: id.to_owned() };
         let token = token.map(str::to_owned);
-        self.calls.insert(ours, Call { caller, token, work: true, subscribes });
+        let due = self.call_limit.filter(|_| method == "tools/call").map(|limit| {
+            let tool = message.param(&["name"]).and_then(frame::string);
+            (now + limit, tool.unwrap_or_default())
+        });
+        self.calls.insert(ours, Call { caller, token, work: true, subscribes, due });
         if let Some(client) = self.clients.get_mut(&key) {
             client.calls.insert(id.to_owned(), ours);
         }

@@ -271,3 +271,26 @@ async fn a_ping_measures_and_a_call_of_our_own_gives_up_in_time() {
     assert_eq!(cancel["params"]["requestId"], call["id"]);
     assert_eq!(left_behind(&hub)[1], 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_over_its_limit_is_cancelled_and_its_client_told_but_nothing_else() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut peer = Peer::ready(&hub, "client", json!({})).await;
+    peer.request(json!(1), "tools/call", json!({ "name": "a" }));
+    server.expect("tools/call").await;
+    hub.set_call_limit(Some(Duration::from_millis(1500)));
+    let begun = Instant::now();
+    peer.request(json!(2), "tools/call", json!({ "name": "a" }));
+    let call = server.expect("tools/call").await;
+    peer.request(json!(3), "prompts/get", json!({ "name": "a" }));
+    server.expect("prompts/get").await;
+    let cancel = server.expect("notifications/cancelled").await;
+    assert_eq!(begun.elapsed().as_millis(), 1500);
+    assert_eq!(cancel["params"]["requestId"], call["id"]);
+    let failed = peer.next().await;
+    assert_eq!(failed["id"], 2);
+    let message = failed["error"]["message"].as_str().expect("text");
+    assert!(message.contains("`a`") && message.contains("callTimeoutMs"), "{message}");
+    assert!(peer.is_quiet());
+    assert_eq!(hub.in_flight(), 2, "one from before the limit, and what is no tool");
+}
