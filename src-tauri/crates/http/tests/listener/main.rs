@@ -1,10 +1,9 @@
 //! The listener in front of a real core, over real sockets.
 
-#![allow(missing_docs, dead_code, reason = "tests")]
+#![allow(missing_docs, reason = "tests")]
 
-#[path = "../shared/client.rs"]
 mod client;
 mod requests;
-#[path = "../shared/site.rs"]
 mod site;
 mod streams;
+mod the_end;

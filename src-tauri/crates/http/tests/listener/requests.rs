@@ -40,7 +40,7 @@ async fn what_http_itself_refuses_has_the_right_status_and_form() {
     let wrong = site.post("/computer/chat", &json!({"user_id": 5, "prompt": "x"})).await;
     assert_eq!(wrong.status, 400);
     assert!(wrong.json()["message"].as_str().unwrap().contains("user_id"));
-    site.keep();
+    site.close().await;
 }
 
 fn check_form(body: &Value, in_envelope: bool, code: &str) {
@@ -87,7 +87,7 @@ async fn the_gate_stands_before_every_route() {
     assert_eq!(answer.header("access-control-allow-origin"), None);
     // The bridge has tokens of its own; ours is one of them.
     assert_eq!(ask(format!("GET /mcp/x HTTP/1.1\r\nHost: {host}\r\n\r\n")).await, 401);
-    site.keep();
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +99,7 @@ async fn health_needs_no_token_and_tells_no_more_than_it_must() {
     assert_eq!(health["version"], gantry_core::VERSION);
     assert!(health["uptime_ms"].is_u64());
     assert_eq!(health.as_object().unwrap().len(), 3);
-    site.keep();
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +125,7 @@ async fn every_command_is_offered_and_listed() {
     let metrics = site.get("/metrics").await;
     assert_eq!(metrics.status, 200);
     assert!(metrics.body.contains("gantry_processes{role=\"app\"} 1\n"), "{}", metrics.body);
-    site.keep();
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +160,7 @@ async fn a_chat_that_is_not_right_names_the_field_and_creates_nothing() {
     let workspaces = &site.app.data_dir().workspaces;
     assert_eq!(std::fs::read_dir(workspaces).unwrap().count(), 0);
     assert!(site.app.sessions().views().is_empty());
-    site.keep();
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,7 +188,7 @@ async fn a_project_is_asked_about_in_the_body_or_in_the_query() {
     let foreign = json!({"user_id": "u2", "project_id": "p1", "session_id": session.id});
     assert_eq!(site.post("/computer/agent/session/stop", &foreign).await.status, 404);
     assert_eq!(site.post("/computer/agent/stop", &json!({"project_id": "p1"})).await.status, 400);
-    site.keep();
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,7 +206,7 @@ async fn the_page_comes_with_a_policy_and_only_with_the_token() {
     let outside =
         format!("GET /assets/../../package.json HTTP/1.1\r\nHost: {}\r\n\r\n", site.address);
     assert_eq!(site.connect().await.ask(&outside, b"").await.status, 404);
-    site.keep();
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,5 +216,5 @@ async fn without_tokens_a_request_needs_none() {
     assert_eq!(site.connect().await.ask(&bare, b"").await.status, 200);
     let evil = "GET /api HTTP/1.1\r\nHost: evil.example\r\n\r\n";
     assert_eq!(site.connect().await.ask(evil, b"").await.status, 403);
-    site.keep();
+    site.close().await;
 }

@@ -51,7 +51,7 @@ async fn progress_is_replayed_and_resumed() {
         }
     }
     assert_eq!(site.get("/computer/progress/ghost").await.status, 404);
-    site.keep();
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +86,7 @@ async fn a_hundred_readers_see_the_same_and_a_slow_one_holds_nobody() {
     }
     slow.head().await;
     while slow.event().await.unwrap().0 != "end_turn" {}
-    site.keep();
+    site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,5 +108,5 @@ async fn events_begin_with_a_snapshot() {
             break;
         }
     }
-    site.keep();
+    site.close().await;
 }

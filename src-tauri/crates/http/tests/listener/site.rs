@@ -95,9 +95,10 @@ impl Site {
         self.app.sessions().create(new).await.unwrap()
     }
 
-    /// The core goes on until the process ends: its shutdown is that of the process (its
-    /// watchdog ends the process), so only the tests of the shutdown ask for it.
-    pub fn keep(self) {
-        std::mem::forget(self.app);
+    /// Ends the core; nothing of the listener may be stuck.
+    pub async fn close(self) {
+        self.app.shutdown().request("end of the test");
+        let report = self.app.ended().await;
+        assert_eq!((report.code, report.stuck_tasks), (0, vec![]));
     }
 }

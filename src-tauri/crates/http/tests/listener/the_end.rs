@@ -42,7 +42,6 @@ async fn quit_is_answered_and_then_everything_ends() {
     assert_eq!((report.code, report.stuck_tasks), (0, vec![]));
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     assert!(TcpStream::connect(site.address).await.is_err(), "nobody listens any more");
-    site.keep();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,5 +58,4 @@ async fn a_request_that_still_arrives_is_told_so() {
     let answered = tokio::time::timeout(Duration::from_secs(5), client.try_head()).await.unwrap();
     assert!(matches!(answered, None | Some(503)), "{answered:?}");
     assert_eq!(site.app.ended().await.code, 0);
-    site.keep();
 }
