@@ -33,6 +33,9 @@ const LINE_LIMIT: usize = 64 * 1024 * 1024;
 const START_WAIT: Duration = Duration::from_secs(30);
 /// Between TERM and KILL, when this program is gone: nothing may be left after two seconds.
 const GRACE: Duration = Duration::from_secs(1);
+/// At our own end, how long a program has from the end of its input to TERM: the contract has
+/// us all gone within a tenth of a second. It may then still take its time to end.
+pub const INPUT: Duration = Duration::from_millis(40);
 /// Variables that are for this program alone; they hold secrets.
 const OURS: [&str; 2] = [super::args::CONFIG_VARIABLE, super::args::TOKEN_VARIABLE];
 
@@ -255,7 +258,7 @@ impl Upstream {
         };
         match over {
             Err(deadline) => {
-                tree.stop(Cause::Quit, deadline).await;
+                tree.stop_soon(Cause::Quit, deadline, INPUT).await;
                 End::Stopped
             }
             Ok(why) => {
