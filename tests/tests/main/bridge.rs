@@ -27,7 +27,7 @@ async fn save(instance: &Instance, name: &str, args: &[&str]) {
 async fn servers_with_names_that_a_url_cannot_hold_work_through_their_url() {
     let stage = Stage::shared().await;
     let mut instance = Instance::start(&stage).await;
-    let names = ["Fetch 网页内容抓取", "a/b", "100%", "q?x=1#y"];
+    let names = ["Fetch 网页内容抓取", "a/b", "100%", "..", ".", "q?x=1#y"];
     let servers: serde_json::Map<String, Value> = names
         .iter()
         .map(|name| ((*name).to_owned(), programs::fake_mcp(&["--label", name])))
