@@ -354,7 +354,11 @@ reason: string,
 /**
  * For people, when it failed.
  */
-description: string | null, } | { "type": "agents_changed", } | { "type": "shutting_down", 
+description: string | null, } | { "type": "agents_changed", } | { "type": "settings_changed", 
+/**
+ * As they are now.
+ */
+settings: Settings, } | { "type": "shutting_down", 
 /**
  * The phase: `doors`, `finish`, `ask`, `kill`, `store`, `exit`.
  */
@@ -383,6 +387,29 @@ seq: number, };
 export type Isolation = "shared" | "session";
 
 export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
+
+/**
+ * The language of the interface.
+ */
+export type Language = "system" | "en" | "zh";
+
+/**
+ * How the last run ended, where the user should know: it crashed, was cut short, or
+ * had to force something.
+ */
+export type LastExit = { 
+/**
+ * In a sentence or two.
+ */
+summary: string, 
+/**
+ * It ended without its shutdown: killed, crashed, or the computer went off.
+ */
+crashed: boolean, 
+/**
+ * A text to copy for whoever looks into it; holds no arguments and no secrets.
+ */
+report: string, };
 
 /**
  * How long a server runs.
@@ -427,6 +454,11 @@ api_protocol?: string, };
  * A command that takes nothing. Unknown fields are ignored.
  */
 export type Nothing = Record<symbol, never>;
+
+/**
+ * What closing the window does, where a tray can bring it back. Without one it quits.
+ */
+export type OnClose = "ask" | "tray" | "quit";
 
 /**
  * An open permission request.
@@ -487,9 +519,14 @@ owner: string | null,
  */
 cpu: number, 
 /**
- * Resident memory in bytes.
+ * Resident memory in bytes; shared pages count in full for each who shares them.
  */
 rss: number, 
+/**
+ * Proportional memory in bytes: shared pages are divided among those who share them.
+ * Missing where the system does not tell; show `rss` then, and say which it is.
+ */
+pss?: number, 
 /**
  * Since its start.
  */
@@ -1021,6 +1058,48 @@ export type SessionsList = {
 sessions: Array<SessionView>, };
 
 /**
+ * What the user chose. What is missing or unreadable in the store counts as not chosen.
+ */
+export type Settings = { 
+/**
+ * The language of the interface.
+ */
+language: Language, 
+/**
+ * Light or dark.
+ */
+theme: Theme, 
+/**
+ * What closing the window does.
+ */
+on_close: OnClose, 
+/**
+ * Whether the user has been through the first steps, or skipped them.
+ */
+introduced: boolean, };
+
+/**
+ * Input of `settings_set`: what is absent stays as it is.
+ */
+export type SettingsChange = { 
+/**
+ * The language of the interface.
+ */
+language?: Language, 
+/**
+ * Light or dark.
+ */
+theme?: Theme, 
+/**
+ * What closing the window does.
+ */
+on_close?: OnClose, 
+/**
+ * Whether the user has been through the first steps.
+ */
+introduced?: boolean, };
+
+/**
  * The state at one instant; the events after `seq` change it.
  */
 export type Snapshot = { 
@@ -1043,7 +1122,16 @@ version: string,
 /**
  * Something that the user should know about the last run, if anything.
  */
-notice: string | null, };
+notice: string | null, 
+/**
+ * The same with a report to copy.
+ */
+last_exit?: LastExit, };
+
+/**
+ * Light or dark.
+ */
+export type Theme = "system" | "light" | "dark";
 
 /**
  * One turn with everything in it.
@@ -1133,6 +1221,10 @@ export interface Commands {
   session_delete: { input: SessionId; output: Done };
   /** The process tree: Gantry, its servers, its engines and what they started. */
   processes: { input: Nothing; output: Processes };
+  /** What the user chose about the program: language, theme, closing. */
+  settings_get: { input: Nothing; output: Settings };
+  /** Changes some of it. */
+  settings_set: { input: SettingsChange; output: Settings };
   /** Ends Gantry: answers, then shuts down. */
   quit: { input: Nothing; output: Done };
 }

@@ -104,6 +104,10 @@ commands! {
     session_delete(SessionId) -> Done;
     /// The process tree: Gantry, its servers, its engines and what they started.
     processes(Nothing) -> Processes;
+    /// What the user chose about the program: language, theme, closing.
+    settings_get(Nothing) -> Settings;
+    /// Changes some of it.
+    settings_set(SettingsChange) -> Settings;
     /// Ends Gantry: answers, then shuts down.
     quit(Nothing) -> Done;
 }

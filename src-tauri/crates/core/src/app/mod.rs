@@ -5,6 +5,7 @@ mod chat;
 mod commands;
 mod defaults;
 mod processes;
+mod settings;
 
 pub use chat::*;
 pub use defaults::DEFAULT_SERVERS_VARIABLE;
@@ -79,6 +80,7 @@ struct Inner {
     /// Keeps the order of changes to the saved servers: read, write and
     /// configure are one step.
     saving: tokio::sync::Mutex<()>,
+    settings: tokio::sync::watch::Sender<crate::wire::Settings>,
 }
 
 impl App {
@@ -136,6 +138,7 @@ impl App {
         };
         shutdown_scope.spawn("coordinator", shutdown::run(shutdown.clone(), parts));
 
+        let settings = settings::stored(&store).await?;
         let app = Self {
             inner: Arc::new(Inner {
                 notice: notice(unclean, swept.ended.len(), swept.left.len()),
@@ -152,6 +155,7 @@ impl App {
                 _shutdown_scope: shutdown_scope,
                 table: Mutex::default(),
                 saving: tokio::sync::Mutex::default(),
+                settings: tokio::sync::watch::Sender::new(settings),
             }),
         };
         app.install_defaults().await?;

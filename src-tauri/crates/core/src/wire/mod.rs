@@ -9,6 +9,7 @@ mod events;
 mod processes;
 mod servers;
 mod sessions;
+mod settings;
 
 pub use agents::*;
 pub use chat::*;
@@ -16,6 +17,7 @@ pub use events::*;
 pub use processes::*;
 pub use servers::*;
 pub use sessions::*;
+pub use settings::*;
 
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;

@@ -1,0 +1,50 @@
+//! What the user chose about the program itself.
+
+use super::App;
+use crate::{Result, wire::*};
+use gantry_store::Store;
+use tokio::sync::watch;
+
+/// The key in the store.
+const KEY: &str = "settings";
+
+/// The stored settings; those that cannot be read count as not chosen.
+pub(super) async fn stored(store: &Store) -> Result<Settings> {
+    let Some(text) = store.setting(KEY).await? else { return Ok(Settings::default()) };
+    Ok(serde_json::from_str(&text).unwrap_or_else(|error| {
+        tracing::warn!("the stored settings cannot be read, so the defaults count: {error}");
+        Settings::default()
+    }))
+}
+
+impl App {
+    /// The settings, and each change of them.
+    pub fn settings(&self) -> watch::Receiver<Settings> {
+        self.inner.settings.subscribe()
+    }
+
+    /// What the user chose.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn settings_get(&self, _: Nothing) -> Result<Settings> {
+        Ok(*self.inner.settings.borrow())
+    }
+
+    /// Changes what the user chose.
+    ///
+    /// # Errors
+    /// The store refuses.
+    pub async fn settings_set(&self, input: SettingsChange) -> Result<Settings> {
+        self.still_open()?;
+        let _order = self.inner.saving.lock().await;
+        let settings = input.applied_to(*self.inner.settings.borrow());
+        let text = serde_json::to_string(&settings).map_err(|error| {
+            crate::Error::failed(format!("the settings could not be stored: {error}"))
+        })?;
+        self.store().save_setting(KEY, &text).await?;
+        self.inner.settings.send_replace(settings);
+        self.events().publish(Happening::SettingsChanged { settings });
+        Ok(settings)
+    }
+}

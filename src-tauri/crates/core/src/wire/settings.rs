@@ -1,0 +1,105 @@
+//! What the user chose about the program itself.
+
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// The language of the interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// As the system.
+    #[default]
+    System,
+    /// English.
+    En,
+    /// Chinese (simplified).
+    Zh,
+}
+
+/// Light or dark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum Theme {
+    /// As the system.
+    #[default]
+    System,
+    /// Light.
+    Light,
+    /// Dark.
+    Dark,
+}
+
+/// What closing the window does, where a tray can bring it back. Without one it quits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum OnClose {
+    /// The user has not chosen yet: the window asks.
+    #[default]
+    Ask,
+    /// The window hides; sessions and servers go on.
+    Tray,
+    /// Gantry quits.
+    Quit,
+}
+
+/// What the user chose. What is missing or unreadable in the store counts as not chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(default)]
+pub struct Settings {
+    /// The language of the interface.
+    pub language: Language,
+    /// Light or dark.
+    pub theme: Theme,
+    /// What closing the window does.
+    pub on_close: OnClose,
+    /// Whether the user has been through the first steps, or skipped them.
+    pub introduced: bool,
+}
+
+/// Input of `settings_set`: what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, TS)]
+#[serde(default)]
+#[ts(optional_fields)]
+pub struct SettingsChange {
+    /// The language of the interface.
+    pub language: Option<Language>,
+    /// Light or dark.
+    pub theme: Option<Theme>,
+    /// What closing the window does.
+    pub on_close: Option<OnClose>,
+    /// Whether the user has been through the first steps.
+    pub introduced: Option<bool>,
+}
+
+impl SettingsChange {
+    /// `settings` with the change.
+    pub fn applied_to(self, settings: Settings) -> Settings {
+        Settings {
+            language: self.language.unwrap_or(settings.language),
+            theme: self.theme.unwrap_or(settings.theme),
+            on_close: self.on_close.unwrap_or(settings.on_close),
+            introduced: self.introduced.unwrap_or(settings.introduced),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_leaves_the_rest_as_it_is() {
+        let chosen = Settings { language: Language::Zh, ..Settings::default() };
+        let change = SettingsChange { on_close: Some(OnClose::Tray), ..SettingsChange::default() };
+        let changed = change.applied_to(chosen);
+        assert_eq!(changed.language, Language::Zh);
+        assert_eq!(changed.on_close, OnClose::Tray);
+        assert!(!changed.introduced);
+    }
+
+    #[test]
+    fn what_an_older_version_stored_is_read() {
+        let read: Settings = serde_json::from_str(r#"{"language":"en","else":1}"#).unwrap();
+        assert_eq!(read, Settings { language: Language::En, ..Settings::default() });
+    }
+}
