@@ -1,10 +1,12 @@
 //! The environment that children inherit: ours, cleaned.
 
-use crate::COOKIE_VARIABLE;
+use crate::{COOKIE_VARIABLE, resolve};
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
 };
+
+pub use crate::login_shell::{LOGIN_SHELL_VARIABLE, LoginShell, ask_login_shell, login_shell};
 
 /// What an AppImage's runtime and its start script set for themselves alone.
 const LAUNCHER: &[&str] = &["APPDIR", "APPIMAGE", "APPIMAGE_UUID", "ARGV0", "OWD"];
@@ -18,9 +20,39 @@ const OURS: &[&str] = &[COOKIE_VARIABLE, "TAURI_WEBVIEW_AUTOMATION"];
 
 /// Our environment without what a launcher left in it (AppImage and toolkit
 /// variables, entries under `$APPDIR`), with proxy and CA variables and
-/// everything of the user's own kept.
+/// everything of the user's own kept. Where the login shell was asked
+/// ([`ask_login_shell`]), its `PATH` comes before ours, and what it has and we lack is added.
 pub fn for_children() -> Vec<(OsString, OsString)> {
-    cleaned(std::env::vars_os())
+    let ours = cleaned(std::env::vars_os());
+    match login_shell() {
+        Some(shell) => completed(ours, shell),
+        None => ours,
+    }
+}
+
+/// Where a child would find a program, by name or by path.
+pub fn find_program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let env = for_children();
+    let path = resolve::value(&env, "PATH").unwrap_or_default();
+    let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    which::which_in(name, Some(path), folder).ok()
+}
+
+/// With what the login shell has.
+fn completed(ours: Vec<(OsString, OsString)>, shell: &LoginShell) -> Vec<(OsString, OsString)> {
+    let mut entries: Vec<PathBuf> = Vec::new();
+    let own_path = resolve::value(&ours, "PATH").unwrap_or_default().to_owned();
+    for entry in std::env::split_paths(&shell.path).chain(std::env::split_paths(&own_path)) {
+        if !entry.as_os_str().is_empty() && !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    // What came from `split_paths` can be joined again.
+    let path = std::env::join_paths(entries).unwrap_or_else(|_| shell.path.clone());
+    let mut all: Vec<_> = ours.into_iter().filter(|(name, _)| name != "PATH").collect();
+    all.push(("PATH".into(), path));
+    all.extend(shell.variables.iter().cloned());
+    all
 }
 
 /// The same for any environment.
@@ -122,6 +154,28 @@ mod tests {
             let left = clean(&[("APPDIR", odd), ("PATH", "/usr/bin"), ("HOME", "/home/u")]);
             assert!(left.contains(&("PATH".into(), "/usr/bin".into())), "{odd}");
         }
+    }
+
+    #[test]
+    fn the_login_shells_path_comes_first_and_ours_wins_elsewhere() {
+        let shell = LoginShell {
+            program: "/bin/bash".into(),
+            path: "/home/u/.nvm/bin:/usr/bin".into(),
+            variables: vec![("KEY".into(), "k".into())],
+        };
+        let ours = vec![("A".into(), "1".into()), ("PATH".into(), "/bin::/usr/bin:/opt/x".into())];
+        let all: Vec<_> = completed(ours, &shell);
+        let expected: Vec<(OsString, OsString)> =
+            [("A", "1"), ("PATH", "/home/u/.nvm/bin:/usr/bin:/bin:/opt/x"), ("KEY", "k")]
+                .map(|(name, value)| (name.into(), value.into()))
+                .to_vec();
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_program_is_found_where_a_child_would_find_it() {
+        assert!(find_program("sh").is_some_and(|path| path.is_absolute()));
+        assert_eq!(find_program("no-such-program-anywhere"), None);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Role {
     Engine,
     /// A terminal that an agent asked for.
     Terminal,
+    /// Something short that Gantry runs for itself.
+    Own,
 }
 
 /// What to start.
@@ -55,7 +57,7 @@ impl std::fmt::Debug for Launch {
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// No such program.
-    #[error("`{program}` was not found in {searched}; install it, or give its full path")]
+    #[error("`{program}` was not found in {searched}; {}", advice(program))]
     NotFound {
         /// The name that was looked for.
         program: String,
@@ -78,6 +80,22 @@ pub enum LaunchError {
     ShuttingDown,
 }
 
+/// What to do about a program that is not there.
+fn advice(program: &str) -> String {
+    let base = program.rsplit(['/', '\\']).next().unwrap_or(program);
+    let brings = match base.trim_end_matches(".exe").trim_end_matches(".cmd") {
+        "node" | "npx" | "npm" => "Node.js (https://nodejs.org), which brings it",
+        "uvx" | "uv" => "uv (https://docs.astral.sh/uv), which brings it",
+        "python" | "python3" | "pip" => "Python (https://www.python.org), which brings it",
+        "pipx" => "pipx (https://pipx.pypa.io)",
+        "bun" | "bunx" => "Bun (https://bun.sh), which brings it",
+        "deno" => "Deno (https://deno.com)",
+        "docker" => "Docker (https://docs.docker.com/get-docker)",
+        _ => "it",
+    };
+    format!("install {brings}, or give its full path")
+}
+
 /// A started program and its streams.
 #[derive(Debug)]
 pub struct Child {
@@ -89,4 +107,24 @@ pub struct Child {
     pub stdout: Stdout,
     /// What it wrote to standard error lately; always drained.
     pub stderr: StderrTail,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_where_it_comes_from() {
+        let text = |program: &str| {
+            let searched = "/usr/bin:/bin".to_owned();
+            LaunchError::NotFound { program: program.to_owned(), searched }.to_string()
+        };
+        assert_eq!(
+            text("npx"),
+            "`npx` was not found in /usr/bin:/bin; install Node.js (https://nodejs.org), \
+             which brings it, or give its full path"
+        );
+        assert!(text("/opt/uv/uvx").contains("install uv "));
+        assert!(text("my-server").ends_with("install it, or give its full path"));
+    }
 }

@@ -12,6 +12,7 @@ pub mod deadline;
 pub mod environment;
 pub mod identity;
 pub mod launch;
+mod login_shell;
 mod os;
 mod resolve;
 pub mod scope;

@@ -28,6 +28,8 @@ pub struct Row {
     pub cpu: f32,
     /// Resident memory in bytes.
     pub rss: u64,
+    /// Proportional memory in bytes, where the system tells and we may ask.
+    pub pss: Option<u64>,
     /// Since its start.
     pub uptime: Duration,
     /// Ended and not yet reaped by its parent.
@@ -95,6 +97,7 @@ impl Table {
             cookie: cookies.get(&stat.pid).cloned(),
             cpu: self.last.get(&id).map_or(0.0, |earlier| used.share_since(*earlier)),
             rss: os::resident(stat),
+            pss: os::proportional(stat.pid),
             uptime: os::uptime(stat),
             zombie: !stat.is_alive(),
         }
@@ -110,6 +113,9 @@ mod tests {
         let row = Table::default().read().into_iter().find(|row| row.id == ProcessId::current());
         let row = row.expect("ourselves");
         assert!(row.rss > 100_000, "{}", row.rss);
+        if cfg!(target_os = "linux") {
+            assert!(row.pss.is_some_and(|pss| pss > 100_000 && pss <= row.rss * 2), "{row:?}");
+        }
         assert!(row.uptime < Duration::from_secs(3600), "{:?}", row.uptime);
         assert!(!row.zombie && row.cpu == 0.0);
         assert!(!row.name.is_empty() && row.command.contains("gantry_supervisor"), "{row:?}");

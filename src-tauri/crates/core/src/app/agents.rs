@@ -121,7 +121,7 @@ pub fn builtin_spec() -> AgentSpec {
 }
 
 fn view(id: &str, config: &AgentConfig) -> AgentView {
-    let path = which::which(&config.command).ok();
+    let path = gantry_supervisor::environment::find_program(&config.command);
     AgentView {
         id: id.to_owned(),
         name: config.name.clone(),

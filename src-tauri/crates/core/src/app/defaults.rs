@@ -60,7 +60,7 @@ fn chrome_is_installed() -> bool {
         "C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe",
         "C:\\Program Files (x86)\\Google\\Chrome\\Application\\chrome.exe",
     ];
-    NAMES.iter().any(|name| which::which(name).is_ok())
+    NAMES.iter().any(|name| gantry_supervisor::environment::find_program(name).is_some())
         || PLACES.iter().any(|place| Path::new(place).exists())
 }
 

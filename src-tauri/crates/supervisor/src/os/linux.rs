@@ -45,6 +45,15 @@ pub(crate) fn resident(stat: &Stat) -> u64 {
     stat.pages * u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
+/// Proportional memory in bytes; `None` for a process of another user, and on a kernel
+/// without the roll-up.
+pub(crate) fn proportional(pid: u32) -> Option<u64> {
+    let sums = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = sums.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
 /// Time since its start.
 pub(crate) fn uptime(stat: &Stat) -> Duration {
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -158,6 +158,11 @@ pub(crate) fn resident(stat: &Stat) -> u64 {
     stat.pages
 }
 
+/// Proportional memory: not told here.
+pub(crate) fn proportional(_: u32) -> Option<u64> {
+    None
+}
+
 /// Time since its start.
 pub(crate) fn uptime(stat: &Stat) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

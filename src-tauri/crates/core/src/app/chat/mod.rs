@@ -289,7 +289,7 @@ impl App {
         let known = servers::Known {
             saved: self.saved_servers().await?,
             urls: urls.map(|view| (view.url, view.name)).collect(),
-            has_program: &|name| which::which(name).is_ok(),
+            has_program: &|name| gantry_supervisor::environment::find_program(name).is_some(),
         };
         servers::read(named, &known, warnings)
     }
