@@ -27,7 +27,7 @@ pub fn start(data: &DataDir) {
         .with_ansi(false)
         .with_target(false)
         .log_internal_errors(false)
-        .with_writer(|| Quiet(io::stderr()))
+        .with_writer(|| StandardError)
         .with_filter(filter());
     let to_file = open(data).map(|file| {
         tracing_subscriber::fmt::layer()
@@ -68,6 +68,43 @@ impl<W: Write> Write for Quiet<W> {
     }
 }
 
+/// Standard error as far as somebody reads it. What a full pipe does not take at once is left
+/// out (the file has it): a log line must never hold up the program, least of all its end.
+struct StandardError;
+
+/// A pipe that is ready takes this much without waiting.
+const PIECE: usize = 4096;
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Held from the question to the write, so that nobody fills the pipe in between.
+        let mut out = io::stderr().lock();
+        for piece in bytes.chunks(PIECE) {
+            if !takes_more(&out) || out.write_all(piece).is_err() {
+                break;
+            }
+        }
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn takes_more(out: &impl std::os::fd::AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut asked = [PollFd::new(out, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // One that cannot be asked is no pipe.
+    poll(&mut asked, Some(&now)).map_or(true, |ready| ready > 0)
+}
+
+#[cfg(not(unix))]
+fn takes_more<T>(_: &T) -> bool {
+    true
+}
+
 #[derive(Clone)]
 struct LogFile(Arc<Mutex<fs::File>>);
 
@@ -84,5 +121,25 @@ impl MakeWriter<'_> for LogFile {
     type Writer = Self;
     fn make_writer(&self) -> Self {
         self.clone()
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_full_at_some_time_and_says_so() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let mut pieces = 0;
+        while takes_more(&writer) {
+            // Would hang here if it took less than it promised.
+            writer.write_all(&[b'x'; PIECE]).unwrap();
+            pieces += 1;
+            assert!(pieces < 10_000);
+        }
+        assert!(pieces > 0);
+        drop(reader);
+        assert!(takes_more(&writer), "a reader that is gone holds up nobody");
     }
 }

@@ -12,15 +12,17 @@
 //! Every cause meets in [`Shutdown::request`]. A second request jumps to kill, a third exits at
 //! once; repeats within a second of the first are the same gesture.
 
+mod last_exit;
 mod signals;
 mod steps;
 mod watchdog;
 
 pub use signals::on_signals;
 
+pub(crate) use last_exit::{LastRun, file as last_exit_file, program};
 pub(crate) use steps::{Parts, run};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
@@ -77,21 +79,52 @@ pub(crate) enum Urgency {
     Kill,
 }
 
+/// How a process tree ended, by its worst member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndHow {
+    /// By itself, after its input was closed.
+    Exited,
+    /// After TERM.
+    Terminated,
+    /// After KILL.
+    Killed,
+    /// It still runs.
+    Left,
+}
+
+impl std::fmt::Display for EndHow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Exited => "exited",
+            Self::Terminated => "terminated",
+            Self::Killed => "killed",
+            Self::Left => "left",
+        })
+    }
+}
+
 /// How one process tree ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeEnd {
     /// The tree's name.
     pub name: String,
-    /// `exited`, `terminated`, `killed` or `left`.
-    pub how: &'static str,
+    /// `server`, `engine`, `terminal` or `own`.
+    pub role: String,
+    /// Its end.
+    pub how: EndHow,
     /// Members that ended with it.
     pub processes: usize,
+    /// Of those, how many needed KILL.
+    #[serde(default)]
+    pub forced: usize,
     /// Milliseconds it took.
     pub ms: u64,
 }
 
 /// How Gantry ended; also `run/last-exit.json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExitReport {
     /// 0 clean, 1 when something had to be abandoned.
     pub code: u8,
@@ -107,6 +140,8 @@ pub struct ExitReport {
     pub left: Vec<u32>,
     /// Tasks that did not end by themselves.
     pub stuck_tasks: Vec<String>,
+    /// Why the watchdog had to end the process, if it had to.
+    pub cut_short: Option<String>,
 }
 
 /// The coordinator. Clones are the same one.
@@ -128,8 +163,8 @@ struct Requests {
     first: Option<Instant>,
     count: usize,
     cause: String,
-    /// To the watchdog: exit now.
-    exit_now: Option<mpsc::Sender<()>>,
+    /// To the watchdog.
+    watchdog: Option<mpsc::Sender<watchdog::Word>>,
 }
 
 impl Default for Shutdown {
@@ -168,9 +203,9 @@ impl Shutdown {
                 Some(_) => {
                     requests.count += 1;
                     if requests.count > 2
-                        && let Some(exit_now) = &requests.exit_now
+                        && let Some(watchdog) = &requests.watchdog
                     {
-                        let _ = exit_now.send(());
+                        let _ = watchdog.send(watchdog::Word::ExitNow);
                     }
                     tracing::warn!(cause, "asked again to shut down: killing what still runs");
                     Urgency::Kill
@@ -216,9 +251,21 @@ impl Shutdown {
         self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).cause.clone()
     }
 
-    fn on_third_request(&self, exit_now: mpsc::Sender<()>) {
-        self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).exit_now =
-            Some(exit_now);
+    fn watched_by(&self, watchdog: mpsc::Sender<watchdog::Word>) {
+        self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).watchdog =
+            Some(watchdog);
+    }
+
+    /// Tells everybody that it is over.
+    fn end(&self, report: ExitReport) {
+        // First the watchdog: once the report is out, the host may be gone at once.
+        if let Some(watchdog) =
+            &self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).watchdog
+        {
+            let _ = watchdog.send(watchdog::Word::Over);
+        }
+        self.enter(Phase::Exit);
+        self.inner.report.send_replace(Some(report));
     }
 }
 
@@ -239,7 +286,7 @@ mod tests {
     fn a_second_gesture_jumps_to_kill_and_a_third_exits() {
         let shutdown = Shutdown::new();
         let (exit_now, asked) = mpsc::channel();
-        shutdown.on_third_request(exit_now);
+        shutdown.watched_by(exit_now);
         shutdown.request("tray");
         shutdown.inner.requests.lock().unwrap().first =
             Instant::now().checked_sub(SAME_GESTURE + Duration::from_millis(1));
@@ -247,6 +294,6 @@ mod tests {
         assert_eq!(*shutdown.inner.urgency.borrow(), Urgency::Kill);
         assert!(asked.try_recv().is_err());
         shutdown.request("tray");
-        assert!(asked.try_recv().is_ok());
+        assert_eq!(asked.try_recv(), Ok(watchdog::Word::ExitNow));
     }
 }

@@ -33,7 +33,8 @@ impl App {
             servers: self.bridge().views(),
             sessions: self.sessions().views(),
             version: crate::VERSION.into(),
-            notice: self.inner.notice.clone(),
+            notice: self.inner.last_exit.as_ref().map(|last| last.summary.clone()),
+            last_exit: self.inner.last_exit.clone(),
         })
     }
 

@@ -17,10 +17,11 @@ use crate::{
     instance::{Instance, InstanceError},
     programs::Programs,
     session::{Sessions, SessionsParts},
-    shutdown::{self, ExitReport, Shutdown},
+    shutdown::{self, ExitReport, LastRun, Shutdown},
+    wire::LastExit,
 };
 use gantry_store::{Store, StoreError};
-use gantry_supervisor::{Deadline, Scope, Supervisor, sweep, table::Table};
+use gantry_supervisor::{Deadline, Scope, Supervisor, environment, sweep, table::Table};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -75,7 +76,7 @@ struct Inner {
     shutdown: Shutdown,
     /// Owner of the shutdown itself, which closes `scope`.
     _shutdown_scope: Scope,
-    notice: Option<String>,
+    last_exit: Option<LastExit>,
     table: Mutex<Table>,
     /// Keeps the order of changes to the saved servers: read, write and
     /// configure are one step.
@@ -90,12 +91,17 @@ impl App {
     /// # Errors
     /// See [`StartError`].
     pub async fn start(options: AppOptions) -> Result<Self, StartError> {
-        let unclean = crashed(&options.data);
+        let last_run = LastRun::read(&options.data);
         let instance = Instance::take(&options.data, options.token_file.as_deref())?;
+        LastRun::forget(&options.data);
         let swept = sweep(Deadline::after(SWEEP_LIMIT)).await;
         for (process, command) in &swept.ended {
-            let program = command.split(' ').next().unwrap_or_default();
+            let program = shutdown::program(command);
             tracing::warn!(pid = process.pid, program, "ended a leftover of an earlier run");
+        }
+        let last_exit = last_run.tell(&swept);
+        if let Some(last_exit) = &last_exit {
+            tracing::warn!("{}", last_exit.summary);
         }
         let store = Store::open(&options.data.database)?;
         let reopened = store.end_open_turns("Gantry ended while this turn was running").await?;
@@ -109,6 +115,8 @@ impl App {
         if options.programs.warden.is_none() && cfg!(target_os = "linux") {
             tracing::warn!("gantry-warden is not beside this program: daemons may survive a crash");
         }
+        // Before anything is looked for or started.
+        environment::ask_login_shell(&supervisor).await;
         let events = Events::new();
         let bridge = Bridge::new(BridgeParts {
             scope: scope.child("bridge"),
@@ -134,14 +142,14 @@ impl App {
             bridge: bridge.clone(),
             store: store.clone(),
             events: events.clone(),
-            last_exit: options.data.run.join("last-exit.json"),
+            last_exit: shutdown::last_exit_file(&options.data),
         };
         shutdown_scope.spawn("coordinator", shutdown::run(shutdown.clone(), parts));
 
         let settings = settings::stored(&store).await?;
         let app = Self {
             inner: Arc::new(Inner {
-                notice: notice(unclean, swept.ended.len(), swept.left.len()),
+                last_exit,
                 data: options.data,
                 programs: options.programs,
                 instance,
@@ -249,23 +257,4 @@ impl App {
     pub fn still_open(&self) -> crate::Result<()> {
         if self.inner.shutdown.is_requested() { Err(crate::Error::shutting_down()) } else { Ok(()) }
     }
-}
-
-/// Whether the last run on this directory ended without saying so.
-fn crashed(data: &DataDir) -> bool {
-    data.instance_file().exists() && Instance::running(data).is_none()
-}
-
-/// What the user is told about the last run.
-fn notice(unclean: bool, ended: usize, left: usize) -> Option<String> {
-    let mut text = match (unclean, ended) {
-        (false, 0) => return None,
-        (true, 0) => "Gantry ended unexpectedly; no process was left over.".to_owned(),
-        (true, n) => format!("Gantry ended unexpectedly; {n} leftover processes were ended."),
-        (false, n) => format!("{n} leftover processes of an earlier run were ended."),
-    };
-    if left > 0 {
-        text.push_str(&format!(" {left} could not be ended; see the log."));
-    }
-    Some(text)
 }

@@ -76,7 +76,7 @@ impl Describe<'_> {
             Some(Role::Engine) => ProcessRole::Engine,
             Some(Role::Terminal) => ProcessRole::Terminal,
             None if row.id == self.me => ProcessRole::App,
-            None => ProcessRole::Child,
+            Some(Role::Own) | None => ProcessRole::Child,
         };
         let uptime_ms = u64::try_from(row.uptime.as_millis()).unwrap_or(u64::MAX);
         let mut children: Vec<ProcessNode> = self
@@ -95,6 +95,7 @@ impl Describe<'_> {
             owner: tree.map(|tree| tree.name().to_owned()),
             cpu: row.cpu,
             rss: row.rss,
+            pss: row.pss,
             uptime_ms,
             children,
         })

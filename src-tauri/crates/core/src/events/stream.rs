@@ -120,6 +120,7 @@ impl EventStream {
                     sessions: Vec::new(),
                     version: crate::VERSION.into(),
                     notice: None,
+                    last_exit: None,
                 }
             }
         };

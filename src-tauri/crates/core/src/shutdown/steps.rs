@@ -1,6 +1,6 @@
 //! The phases, each under its share of the one deadline.
 
-use super::{ExitReport, Phase, Shutdown, TreeEnd, Urgency, watchdog};
+use super::{EndHow, ExitReport, Phase, Shutdown, TreeEnd, Urgency, watchdog};
 use crate::{
     bridge::Bridge,
     data_dir::write_private,
@@ -9,7 +9,7 @@ use crate::{
     wire::Happening,
 };
 use gantry_store::Store;
-use gantry_supervisor::{Cause, Deadline, Ended, How, ProcessTree, Scope, Supervisor};
+use gantry_supervisor::{Cause, Deadline, Ended, How, ProcessTree, Role, Scope, Supervisor};
 use std::{path::PathBuf, time::Duration};
 use tokio::time::Instant;
 
@@ -39,8 +39,14 @@ pub(crate) async fn run(shutdown: Shutdown, parts: Parts) {
     shutdown.urgency_reaches(Urgency::Orderly).await;
     let begun = Instant::now();
     let until = |span| Deadline::at(begun + span);
-    let report = shutdown.inner.report.subscribe();
-    shutdown.on_third_request(watchdog::start(parts.supervisor.clone(), EXIT, report));
+    let last_resort = CutShort {
+        supervisor: parts.supervisor.clone(),
+        scope: parts.scope.clone(),
+        last_exit: parts.last_exit.clone(),
+        cause: shutdown.cause(),
+        begun,
+    };
+    shutdown.watched_by(watchdog::start(last_resort, EXIT));
     let enter = |phase: Phase| {
         parts.events.publish(Happening::ShuttingDown { phase: phase.name().into() });
         shutdown.enter(phase);
@@ -79,10 +85,54 @@ pub(crate) async fn run(shutdown: Shutdown, parts: Parts) {
         trees,
         left,
         stuck_tasks,
+        cut_short: None,
     };
     tell(&parts, &report);
-    enter(Phase::Exit);
-    shutdown.inner.report.send_replace(Some(report));
+    parts.events.publish(Happening::ShuttingDown { phase: Phase::Exit.name().into() });
+    shutdown.end(report);
+}
+
+/// What the watchdog does in our stead.
+struct CutShort {
+    supervisor: Supervisor,
+    scope: Scope,
+    last_exit: PathBuf,
+    cause: String,
+    begun: Instant,
+}
+
+impl watchdog::LastResort for CutShort {
+    fn kill(&self, limit: Duration) -> usize {
+        self.supervisor.kill_now(limit).len()
+    }
+
+    fn note(&self, why: &str, _: usize) {
+        let left = self.supervisor.survivors();
+        let report = ExitReport {
+            code: 1,
+            cause: self.cause.clone(),
+            at: now(),
+            ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            trees: Vec::new(),
+            left: left.into_iter().map(|process| process.pid).collect(),
+            stuck_tasks: self.scope.tasks(),
+            cut_short: Some(why.to_owned()),
+        };
+        // Not to the log: whoever holds that up may be why we are here.
+        let _ = write_down(&self.last_exit, &report);
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that may end the process from outside main: the clean-up was given its time"
+    )]
+    fn exit(self) {
+        std::process::exit(1);
+    }
+}
+
+fn write_down(path: &std::path::Path, report: &ExitReport) -> std::io::Result<()> {
+    write_private(path, &serde_json::to_string(report)?)
 }
 
 /// Runs a step unless the user wants it over.
@@ -118,13 +168,21 @@ async fn census(parts: &Parts, deadline: Deadline) -> Vec<u32> {
 fn tree_end((tree, ended): &(ProcessTree, Ended)) -> TreeEnd {
     TreeEnd {
         name: tree.name().to_owned(),
+        role: match tree.role() {
+            Role::Server => "server",
+            Role::Engine => "engine",
+            Role::Terminal => "terminal",
+            Role::Own => "own",
+        }
+        .to_owned(),
         how: match ended.how {
-            How::Exited => "exited",
-            How::Terminated => "terminated",
-            How::Killed => "killed",
-            How::Left(_) => "left",
+            How::Exited => EndHow::Exited,
+            How::Terminated => EndHow::Terminated,
+            How::Killed => EndHow::Killed,
+            How::Left(_) => EndHow::Left,
         },
         processes: ended.processes,
+        forced: ended.forced,
         ms: u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX),
     }
 }
@@ -133,8 +191,10 @@ fn tell(parts: &Parts, report: &ExitReport) {
     for tree in &report.trees {
         tracing::info!(
             name = tree.name,
-            how = tree.how,
+            role = tree.role,
+            how = %tree.how,
             processes = tree.processes,
+            forced = tree.forced,
             ms = tree.ms,
             "process tree ended"
         );
@@ -142,13 +202,8 @@ fn tell(parts: &Parts, report: &ExitReport) {
     for task in &report.stuck_tasks {
         tracing::warn!(task, "a task did not end by itself");
     }
-    match serde_json::to_string(report) {
-        Ok(text) => {
-            if let Err(error) = write_private(&parts.last_exit, &text) {
-                tracing::warn!("how Gantry ended could not be written down: {error}");
-            }
-        }
-        Err(error) => tracing::warn!("how Gantry ended could not be written down: {error}"),
+    if let Err(error) = write_down(&parts.last_exit, report) {
+        tracing::warn!("how Gantry ended could not be written down: {error}");
     }
     if report.left.is_empty() {
         tracing::info!(ms = report.ms, "Cleanup complete, exiting");

@@ -1,31 +1,45 @@
 //! The last resort: a plain thread that needs neither runtime nor event loop.
 
-use super::ExitReport;
-use gantry_supervisor::Supervisor;
-use std::{io::Write as _, sync::mpsc, time::Duration};
-use tokio::sync::watch;
+use std::{
+    sync::mpsc::{self, RecvTimeoutError::Disconnected, RecvTimeoutError::Timeout},
+    time::{Duration, Instant},
+};
 
 /// How long the last kill may take.
 const LAST_KILL: Duration = Duration::from_millis(200);
+/// How long the last words may take: nobody may be reading them.
+const LAST_WORDS: Duration = Duration::from_millis(50);
 
-/// Starts the thread. It lives until the process ends: if that has not happened
-/// after `limit`, or somebody sends on the returned channel, it kills what we
-/// started and ends the process with code 1.
-pub(super) fn start(
-    supervisor: Supervisor,
-    limit: Duration,
-    report: watch::Receiver<Option<ExitReport>>,
-) -> mpsc::Sender<()> {
-    let (sender, asked) = mpsc::channel();
+/// What the watchdog is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// The user asked a third time: end now.
+    ExitNow,
+    /// The clean-up is over; what is left is the host's way out of `main`.
+    Over,
+}
+
+/// What the watchdog does when nobody else ends the process.
+pub(super) trait LastResort: Send + 'static {
+    /// Kills what we started, in at most `limit`; says how many are left.
+    fn kill(&self, limit: Duration) -> usize;
+    /// Writes down why, for the next start.
+    fn note(&self, why: &str, left: usize);
+    /// Ends the process.
+    fn exit(self);
+}
+
+/// Starts the thread. If the process still runs after `limit`, or somebody asks for it on the
+/// returned channel, it kills what we started and ends the process with code 1.
+pub(super) fn start(last: impl LastResort, limit: Duration) -> mpsc::Sender<Word> {
+    let (sender, words) = mpsc::channel();
     let watch = move || {
-        let Some(why) = verdict(&asked, limit.saturating_sub(LAST_KILL), &report) else { return };
-        let left = supervisor.kill_now(LAST_KILL);
-        let _ = writeln!(
-            std::io::stderr(),
-            "gantry: shutdown cut short: {why}; {} processes left",
-            left.len()
-        );
-        end_process();
+        if let Some(why) = wait(&words, limit.saturating_sub(LAST_KILL + LAST_WORDS)) {
+            let left = last.kill(LAST_KILL);
+            last.note(why, left);
+            say(format!("gantry: shutdown cut short: {why}; {left} processes left\n"));
+            last.exit();
+        }
     };
     if let Err(error) = std::thread::Builder::new().name("watchdog".into()).spawn(watch) {
         tracing::error!("the shutdown's watchdog could not be started: {error}");
@@ -33,59 +47,104 @@ pub(super) fn start(
     sender
 }
 
-/// Why the process must be ended from here, or `None` when it ends by itself.
-fn verdict(
-    asked: &mpsc::Receiver<()>,
-    limit: Duration,
-    report: &watch::Receiver<Option<ExitReport>>,
-) -> Option<&'static str> {
-    match asked.recv_timeout(limit) {
-        Ok(()) => Some("asked a third time"),
-        Err(mpsc::RecvTimeoutError::Timeout) => Some("the clean-up took too long"),
-        // The coordinator is gone: it was done, or nobody else will see to it.
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            report.borrow().is_none().then_some("the clean-up was abandoned")
+/// Why the process must be ended from here; `None` when it ends by itself.
+fn wait(words: &mpsc::Receiver<Word>, limit: Duration) -> Option<&'static str> {
+    let until = Instant::now() + limit;
+    let mut is_over = false;
+    loop {
+        match words.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Word::Over) => is_over = true,
+            Ok(Word::ExitNow) => return Some("asked a third time"),
+            Err(Timeout) if is_over => return Some("the program did not end after its clean-up"),
+            Err(Timeout) => return Some("the clean-up took too long"),
+            // The host has let go of everything and is on its way out.
+            Err(Disconnected) if is_over => return None,
+            // The coordinator is gone without an end: nobody else will see to it.
+            Err(Disconnected) => return Some("the clean-up was abandoned"),
         }
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that may end the process from outside main: the clean-up was given its time"
-)]
-fn end_process() {
-    std::process::exit(1);
+/// Tells a person, who may not be reading: a full pipe must not hold up the end.
+fn say(text: String) {
+    use std::io::Write as _;
+    let (done, said) = mpsc::channel();
+    let speak = move || {
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        let _ = done.send(());
+    };
+    if std::thread::Builder::new().spawn(speak).is_ok() {
+        let _ = said.recv_timeout(LAST_WORDS);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Tells the test instead of ending its process.
+    struct Told(mpsc::Sender<String>);
+
+    impl LastResort for Told {
+        fn kill(&self, limit: Duration) -> usize {
+            assert_eq!(limit, LAST_KILL);
+            self.0.send("kill".into()).unwrap();
+            2
+        }
+        fn note(&self, why: &str, left: usize) {
+            self.0.send(format!("{why}, {left} left")).unwrap();
+        }
+        fn exit(self) {
+            self.0.send("exit".into()).unwrap();
+        }
+    }
+
+    /// Everything that it does after `words` were said and, unless `keep`, the sender dropped.
+    fn deeds(limit: Duration, said: &[Word], keep: bool) -> (Vec<String>, Duration) {
+        let (sender, deeds) = mpsc::channel();
+        let began = Instant::now();
+        let words = start(Told(sender), limit);
+        for word in said {
+            words.send(*word).unwrap();
+        }
+        let kept = keep.then_some(words);
+        // Ends when the thread has.
+        let all = deeds.iter().collect();
+        drop(kept);
+        (all, began.elapsed())
+    }
+
     const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(400);
 
     #[test]
-    fn a_process_that_is_done_is_left_alone() {
-        let (sender, asked) = mpsc::channel();
-        let (report, seen) = watch::channel(None);
-        report.send_replace(Some(ExitReport::default()));
-        drop((sender, report));
-        assert_eq!(verdict(&asked, LONG, &seen), None);
+    fn a_clean_end_is_left_alone() {
+        assert_eq!(deeds(LONG, &[Word::Over], false).0, [] as [&str; 0]);
     }
 
     #[test]
-    fn a_coordinator_that_died_is_noticed() {
-        let (sender, asked) = mpsc::channel();
-        let (report, seen) = watch::channel(None);
-        drop((sender, report));
-        assert_eq!(verdict(&asked, LONG, &seen), Some("the clean-up was abandoned"));
+    fn a_clean_up_that_hangs_is_cut_short_in_time() {
+        let (deeds, took) = deeds(SHORT, &[], true);
+        assert_eq!(deeds, ["kill", "the clean-up took too long, 2 left", "exit"]);
+        assert!(took >= SHORT - LAST_KILL - LAST_WORDS, "{took:?}");
     }
 
     #[test]
-    fn a_third_request_and_the_time_end_it() {
-        let (sender, asked) = mpsc::channel();
-        let (_report, seen) = watch::channel(None);
-        assert_eq!(verdict(&asked, Duration::ZERO, &seen), Some("the clean-up took too long"));
-        sender.send(()).unwrap();
-        assert_eq!(verdict(&asked, LONG, &seen), Some("asked a third time"));
+    fn a_third_request_does_not_wait() {
+        let (deeds, took) = deeds(LONG, &[Word::ExitNow], true);
+        assert_eq!(deeds, ["kill", "asked a third time, 2 left", "exit"]);
+        assert!(took < LONG / 2, "{took:?}");
+    }
+
+    #[test]
+    fn a_clean_up_that_is_dropped_is_made_good() {
+        let (deeds, _) = deeds(LONG, &[], false);
+        assert_eq!(deeds, ["kill", "the clean-up was abandoned, 2 left", "exit"]);
+    }
+
+    #[test]
+    fn a_host_that_does_not_leave_after_the_clean_up_is_ended() {
+        let (deeds, _) = deeds(SHORT, &[Word::Over], true);
+        assert_eq!(deeds[1], "the program did not end after its clean-up, 2 left");
     }
 }

@@ -34,8 +34,13 @@ pub struct ProcessNode {
     pub owner: Option<String>,
     /// Share of one core since the last call, percent.
     pub cpu: f32,
-    /// Resident memory in bytes.
+    /// Resident memory in bytes; shared pages count in full for each who shares them.
     pub rss: u64,
+    /// Proportional memory in bytes: shared pages are divided among those who share them.
+    /// Missing where the system does not tell; show `rss` then, and say which it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub pss: Option<u64>,
     /// Since its start.
     pub uptime_ms: u64,
     /// What it started.
@@ -49,4 +54,16 @@ pub struct Processes {
     pub roots: Vec<ProcessNode>,
     /// Bearers of our cookie that belong to no running tree.
     pub strays: usize,
+}
+
+/// How the last run ended, where the user should know: it crashed, was cut short, or
+/// had to force something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct LastExit {
+    /// In a sentence or two.
+    pub summary: String,
+    /// It ended without its shutdown: killed, crashed, or the computer went off.
+    pub crashed: bool,
+    /// A text to copy for whoever looks into it; holds no arguments and no secrets.
+    pub report: String,
 }
