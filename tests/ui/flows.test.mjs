@@ -116,6 +116,24 @@ test('an agent that ignores the cancel does not hold the session', () =>
     await stage.screenshot('ignored-cancel');
   }));
 
+test('an agent that goes on after its turn was ended can be forced', () =>
+  onStage('force', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('IGNORE_CANCEL 600 100');
+    await page.getByTestId('message-text').first().waitFor();
+    await page.getByTestId('cancel-turn').click();
+    await page.getByTestId('force-stop').click();
+    const yes = page.getByTestId('confirm-yes');
+    await until('the agent is gone', async () => {
+      if (await yes.isVisible()) await yes.click();
+      return !stage.members().some((row) => row.includes('fake_agent'));
+    });
+    const state = page.getByTestId('chat-state');
+    await until('it has stopped', async () => /stopped/.test(await state.getAttribute('data-state')));
+  }));
+
 test('an Enter that ends a composition sends nothing', () =>
   onStage('composition', async (stage) => {
     const { page } = stage;
