@@ -9,13 +9,16 @@
 
 mod access;
 mod bridge;
+mod builtin_agent;
 mod chat;
 mod environment;
 mod fakes;
 mod fallback;
+mod login_shell;
 mod quitting;
 mod readiness;
 mod real_agents;
+mod remote;
 mod sessions;
 mod stdio_proxy;
 mod stubborn;

@@ -4,7 +4,7 @@ use super::{
     call::{self, Outcome},
     command::{self, Call, Command},
     conversation,
-    model::Model,
+    models::{Menu, Models},
     speaker::Speaker,
     tools::{Found, Lookup, Toolbox},
     upstream::State,
@@ -34,7 +34,7 @@ this agent's environment: any OpenAI-compatible endpoint will do, a local one to
 
 /// One turn: does what the prompt says and returns why it ended.
 pub(super) async fn turn(
-    model: Option<&Model>,
+    models: &Models,
     speaker: &Speaker,
     prompt: &[ContentBlock],
     text: &str,
@@ -67,15 +67,36 @@ pub(super) async fn turn(
             for upstream in speaker.session.upstreams() {
                 upstream.try_again();
             }
-            match model {
-                Some(model) => {
-                    return conversation::turn(model, speaker, &toolbox, prompt, turn).await;
+            let Some(menu) = turn.run_until_cancelled(menu(models, speaker)).await else {
+                return StopReason::Cancelled;
+            };
+            match (menu.chosen(), &menu.problem) {
+                (Some(model), _) => {
+                    return conversation::turn(&model, speaker, &toolbox, prompt, turn).await;
                 }
-                None => turn.run_until_cancelled(speaker.say(&introduce(&toolbox))).await,
+                (None, Some(problem)) => {
+                    let text = format!(
+                        "**No answer:** OPENAI_MODEL is not set, and no model could be chosen: \
+                         {problem}\n"
+                    );
+                    turn.run_until_cancelled(speaker.say(&text)).await
+                }
+                (None, None) => {
+                    turn.run_until_cancelled(speaker.say(&introduce(&toolbox, &menu))).await
+                }
             }
         }
     };
     if answered.is_none() { StopReason::Cancelled } else { StopReason::EndTurn }
+}
+
+/// The session's models; where none could be found they are looked for again.
+async fn menu(models: &Models, speaker: &Speaker) -> Menu {
+    let menu = speaker.session.menu();
+    if menu.chosen().is_some() || menu.problem.is_none() {
+        return menu;
+    }
+    speaker.session.offer(models.menu().await)
 }
 
 /// The session's servers as they are, once each has answered or failed.
@@ -216,8 +237,17 @@ fn status(server: &str, state: &State) -> String {
 }
 
 /// The answer to anything that is not a command.
-fn introduce(toolbox: &Toolbox) -> String {
+fn introduce(toolbox: &Toolbox, menu: &Menu) -> String {
     let mut text = format!("{NO_MODEL}\n\n");
+    let local: Vec<String> = menu.names().map(|name| format!("`{name}`")).collect();
+    if !local.is_empty() {
+        let _ = write!(
+            text,
+            "Ollama runs on this computer with {}: choose one of its models in this session's \
+             options.\n\n",
+            local.join(", ")
+        );
+    }
     let names: Vec<String> =
         toolbox.tools().map(|found| format!("`{}`", found.tool.name)).collect();
     const SHOWN: usize = 12;

@@ -3,14 +3,16 @@
 
 use super::{
     call::{self, Outcome},
-    command,
-    model::{Answer, Model, Piece, Wish},
+    command, context,
+    model::{Answer, Piece, Wish},
+    models::Model,
     speaker::Speaker,
     tools::{Found, Toolbox},
 };
 use agent_client_protocol::v1::schema::{
     ContentBlock, ContentChunk, EmbeddedResourceResource, SessionUpdate, StopReason,
 };
+use futures::future::join_all;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +21,10 @@ use tokio_util::sync::CancellationToken;
 const MOST_ROUNDS: usize = 100;
 /// Longest tool result that a model gets, in bytes.
 const LONGEST_RESULT: usize = 200_000;
+
+/// Said when a session goes on that the model knows nothing of.
+const FORGOT: &str =
+    "*This agent was started anew: the model does not know what was said before.*\n\n";
 
 /// One turn. What was said is kept in the session, also when it ends early.
 pub(super) async fn turn(
@@ -30,6 +36,9 @@ pub(super) async fn turn(
 ) -> StopReason {
     let mut messages = speaker.session.messages();
     if messages.is_empty() {
+        if speaker.session.has_to_confess() {
+            speaker.say(FORGOT).await;
+        }
         messages.push(json!({"role": "system", "content": instructions(speaker)}));
     }
     messages.push(json!({"role": "user", "content": words(prompt)}));
@@ -55,7 +64,8 @@ async fn rounds(
                 speaker.update(SessionUpdate::AgentThoughtChunk(chunk));
             }
         };
-        let asked = model.complete(messages, &functions.declared, &mut answer, heard);
+        let asked =
+            model.endpoint.complete(&model.name, messages, &functions.declared, &mut answer, heard);
         match turn.run_until_cancelled(asked).await {
             None => {
                 // What was heard stays in the conversation; a half tool call does not.
@@ -65,8 +75,18 @@ async fn rounds(
                 return StopReason::Cancelled;
             }
             Some(Err(problem)) => {
-                speaker.say(&format!("\n\n**No answer:** {problem}\n")).await;
-                return StopReason::EndTurn;
+                let left_out = if problem.too_long { context::shorten(messages) } else { 0 };
+                if left_out == 0 {
+                    speaker.say(&format!("\n\n**No answer:** {}\n", problem.words)).await;
+                    return StopReason::EndTurn;
+                }
+                let results = if left_out == 1 { "result" } else { "results" };
+                let notice = format!(
+                    "\n\n*The conversation is longer than the model can take: its {left_out} \
+                     oldest tool {results} are left out from here on.*\n\n"
+                );
+                speaker.say(&notice).await;
+                continue;
             }
             Some(Ok(())) => {}
         }
@@ -78,13 +98,11 @@ async fn rounds(
                 _ => StopReason::EndTurn,
             };
         }
-        for wish in &answer.wishes {
-            // Every call needs an answer, or the endpoint refuses the next request.
-            let result = if turn.is_cancelled() {
-                "cancelled by the user".into()
-            } else {
-                functions.grant(speaker, wish, turn).await
-            };
+        // What the model wants at once happens at once. Every call needs an answer, or the
+        // endpoint refuses the next request; a cancelled one gets one too.
+        let granted = answer.wishes.iter().map(|wish| functions.grant(speaker, wish, turn));
+        let results = join_all(granted).await;
+        for (wish, result) in answer.wishes.iter().zip(results) {
             messages.push(json!({"role": "tool", "tool_call_id": wish.id, "content": result}));
         }
         if turn.is_cancelled() {

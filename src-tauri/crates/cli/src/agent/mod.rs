@@ -2,13 +2,16 @@
 //!
 //! Without a model it is a tool console: it shows and calls the tools of the
 //! session's MCP servers. It needs no key and no network. With `OPENAI_BASE_URL`
-//! it is a tool-calling agent over chat completions.
+//! it is a tool-calling agent over chat completions; without, the models of an
+//! Ollama on this computer are offered.
 
 mod call;
 mod command;
 mod console;
+mod context;
 mod conversation;
 mod model;
+mod models;
 mod protocol;
 mod session;
 mod speaker;
@@ -16,8 +19,10 @@ mod tools;
 mod upstream;
 mod wire;
 
+use crate::mcp::stdio;
 use agent_client_protocol::Lines;
 use gantry_supervisor::{Cause, Deadline, Scope, Supervisor, warden_beside_us};
+use models::Models;
 use session::Sessions;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -33,15 +38,15 @@ const END: Duration = Duration::from_secs(4);
 pub async fn run() -> u8 {
     // Another part of the program may have chosen one already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let model = match model::Model::from_environment() {
-        Ok(model) => model,
+    let models = match Models::from_environment() {
+        Ok(models) => models,
         Err(problem) => {
             wire::tell(&format!("gantry: agent: {problem}"));
             return 2;
         }
     };
-    let stdio = match wire::stdio() {
-        Ok(stdio) => stdio,
+    let (input, output) = match stdio::input().and_then(|input| Ok((input, stdio::output()?))) {
+        Ok(streams) => streams,
         Err(error) => {
             wire::tell(&format!("gantry: agent: standard input and output: {error}"));
             return 1;
@@ -49,9 +54,9 @@ pub async fn run() -> u8 {
     };
     let scope = Scope::root("agent");
     let supervisor = Supervisor::new(scope.child("processes"), warden_beside_us());
-    let sessions = Sessions::new(scope.child("sessions"), supervisor.clone(), model);
+    let sessions = Sessions::new(scope.child("sessions"), supervisor.clone(), models);
 
-    let transport = Lines::new(wire::sink(stdio.output), wire::stream(stdio.input));
+    let transport = Lines::new(wire::lines_out(output.clone()), wire::lines_in(input));
     let served = tokio::select! {
         served = protocol::serve(sessions.clone(), transport) => served,
         signal = signal() => {
@@ -78,8 +83,8 @@ pub async fn run() -> u8 {
     }
     // What was said last must arrive, unless the client reads no more; that is how
     // one that was killed looks, and is no failure of ours.
-    let written = deadline.bound(stdio.written).await;
-    if let (Err(error), false) = (served, matches!(written, Ok(Ok(false)))) {
+    let written = deadline.bound(output.flush()).await;
+    if let (Err(error), false) = (served, matches!(written, Ok(Err(_)))) {
         wire::tell(&format!("gantry: agent: the connection to the client broke: {error}"));
         code = 1;
     }

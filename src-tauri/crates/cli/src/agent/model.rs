@@ -1,11 +1,14 @@
-//! A model behind an OpenAI-compatible chat completions endpoint, streaming.
+//! Models behind an OpenAI-compatible endpoint: their list, and streaming chat completions.
 
 use super::upstream::is_loopback;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
-use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{
+    Method,
+    header::{AUTHORIZATION, HeaderValue},
+};
 use serde_json::{Value, json};
-use std::{env, time::Duration};
+use std::time::Duration;
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// Longest event of a stream.
@@ -13,12 +16,54 @@ const LONGEST_EVENT: usize = 8 << 20;
 /// What is shown of an answer that is no JSON.
 const LONGEST_EXCERPT: usize = 300;
 
-/// Where the model is. From `OPENAI_BASE_URL`, `OPENAI_API_KEY` and `OPENAI_MODEL`.
-pub(super) struct Model {
-    url: String,
+/// Where models are.
+pub(super) struct Endpoint {
+    base: String,
     key: Option<HeaderValue>,
-    name: String,
     client: reqwest::Client,
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq)]
+pub(super) struct Problem {
+    /// In the endpoint's words where it has some.
+    pub(super) words: String,
+    /// The conversation is longer than the model can take.
+    pub(super) too_long: bool,
+}
+
+impl Problem {
+    /// A problem that the endpoint explained.
+    fn told(words: String, said: &str) -> Self {
+        Self { words, too_long: is_about_length(said) }
+    }
+}
+
+impl From<String> for Problem {
+    fn from(words: String) -> Self {
+        Self { words, too_long: false }
+    }
+}
+
+/// Whether an error says that the conversation is too long. There is no common code
+/// for it; these are the words of the servers that are in use.
+fn is_about_length(said: &str) -> bool {
+    let said = said.to_lowercase();
+    [
+        "context length",
+        "context_length",
+        "context window",
+        "context size",
+        "context limit",
+        "maximum context",
+        "exceed_context",
+        "too many tokens",
+        "prompt is too long",
+        "input is too long",
+        "reduce the length",
+    ]
+    .iter()
+    .any(|words| said.contains(words))
 }
 
 /// A piece of the answer.
@@ -46,22 +91,12 @@ pub(super) struct Answer {
     pub(super) finish: Option<String>,
 }
 
-impl Model {
-    /// `None` without `OPENAI_BASE_URL`.
+impl Endpoint {
+    /// `base` as `OPENAI_BASE_URL` has it.
     ///
     /// # Errors
-    /// Says which variable is wrong, and how.
-    pub(super) fn from_environment() -> Result<Option<Self>, String> {
-        let variable = |name| env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let Some(base) = variable("OPENAI_BASE_URL") else { return Ok(None) };
-        let name = variable("OPENAI_MODEL").ok_or(
-            "OPENAI_BASE_URL is set but OPENAI_MODEL is not; set it to the name of the model",
-        )?;
-        let key = variable("OPENAI_API_KEY");
-        Self::new(base.trim(), key.as_deref().map(str::trim), name).map(Some)
-    }
-
-    pub(super) fn new(base: &str, key: Option<&str>, name: String) -> Result<Self, String> {
+    /// Says what is wrong, and how it looks when it is right.
+    pub(super) fn new(base: &str, key: Option<&str>) -> Result<Self, String> {
         if reqwest::Url::parse(base).is_err() {
             return Err(
                 "OPENAI_BASE_URL is not a URL; it looks like http://localhost:11434/v1".into()
@@ -81,8 +116,32 @@ impl Model {
             client = client.no_proxy();
         }
         let client = client.build().map_err(|error| format!("no HTTP client: {error}"))?;
-        let url = format!("{}/chat/completions", base.trim_end_matches('/'));
-        Ok(Self { url, key, name, client })
+        Ok(Self { base: base.trim_end_matches('/').to_owned(), key, client })
+    }
+
+    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.client.request(method, format!("{}/{path}", self.base));
+        match &self.key {
+            Some(key) => request.header(AUTHORIZATION, key.clone()),
+            None => request,
+        }
+    }
+
+    /// The names of its models, in its order.
+    ///
+    /// # Errors
+    /// In the endpoint's words where it has some.
+    pub(super) async fn models(&self) -> Result<Vec<String>, String> {
+        let response = self.request(Method::GET, "models").send().await.map_err(unreachable)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(|error| broke(error.without_url()))?;
+        if !status.is_success() {
+            return Err(format!("the model's endpoint answered {status}: {}", words(&body)));
+        }
+        let list: Value = serde_json::from_slice(&body)
+            .map_err(|_| format!("the model's endpoint sent no JSON: {}", words(&body)))?;
+        let entries = list.get("data").and_then(Value::as_array).into_iter().flatten();
+        Ok(entries.filter_map(|entry| Some(entry.get("id")?.as_str()?.to_owned())).collect())
     }
 
     /// Sends the conversation and reads the answer; `heard` gets each piece as it
@@ -92,26 +151,23 @@ impl Model {
     /// In the endpoint's words where it has some.
     pub(super) async fn complete(
         &self,
+        model: &str,
         messages: &[Value],
         tools: &[Value],
         answer: &mut Answer,
         mut heard: impl FnMut(Piece),
-    ) -> Result<(), String> {
-        let mut body = json!({"model": self.name, "messages": messages, "stream": true});
+    ) -> Result<(), Problem> {
+        let mut body = json!({"model": model, "messages": messages, "stream": true});
         if !tools.is_empty() {
             body["tools"] = tools.into();
         }
-        let mut request = self.client.post(&self.url).json(&body);
-        if let Some(key) = &self.key {
-            request = request.header(AUTHORIZATION, key.clone());
-        }
-        let response = request.send().await.map_err(|error| {
-            format!("the model's endpoint cannot be reached: {}", chain(&error.without_url()))
-        })?;
+        let request = self.request(Method::POST, "chat/completions").json(&body);
+        let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         if !status.is_success() {
             let body = response.bytes().await.unwrap_or_default();
-            return Err(format!("the model's endpoint answered {status}: {}", words(&body)));
+            let told = format!("the model's endpoint answered {status}: {}", words(&body));
+            return Err(Problem::told(told, &String::from_utf8_lossy(&body)));
         }
         let is_stream = response
             .headers()
@@ -132,6 +188,10 @@ impl Model {
         })
         .await
     }
+}
+
+fn unreachable(error: reqwest::Error) -> String {
+    format!("the model's endpoint cannot be reached: {}", chain(&error.without_url()))
 }
 
 fn broke(error: reqwest::Error) -> String {
@@ -167,8 +227,8 @@ fn message_of(value: &Value) -> Option<String> {
 /// Calls `event` with the data of each server-sent event until `[DONE]` or the end.
 async fn read_events(
     chunks: impl Stream<Item = Result<Bytes, String>>,
-    mut event: impl FnMut(&str) -> Result<(), String>,
-) -> Result<(), String> {
+    mut event: impl FnMut(&str) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     let mut chunks = std::pin::pin!(chunks);
     let mut buffer: Vec<u8> = Vec::new();
     while let Some(chunk) = chunks.next().await {
@@ -186,7 +246,7 @@ async fn read_events(
         }
         buffer.drain(..start);
         if buffer.len() > LONGEST_EVENT {
-            return Err("the model's endpoint sent an event that is too long".into());
+            return Err("the model's endpoint sent an event that is too long".to_owned().into());
         }
     }
     Ok(())
@@ -194,9 +254,10 @@ async fn read_events(
 
 impl Answer {
     /// Adds one event of the stream, or a whole answer.
-    fn take(&mut self, event: &Value, heard: &mut impl FnMut(Piece)) -> Result<(), String> {
+    fn take(&mut self, event: &Value, heard: &mut impl FnMut(Piece)) -> Result<(), Problem> {
         if let Some(message) = message_of(event) {
-            return Err(format!("the model's endpoint reported an error: {message}"));
+            let told = format!("the model's endpoint reported an error: {message}");
+            return Err(Problem::told(told, &event.to_string()));
         }
         let Some(choice) = event.pointer("/choices/0") else { return Ok(()) };
         let empty = Value::Null;
@@ -270,7 +331,7 @@ mod tests {
             let mut answer = Answer::default();
             let mut heard = Vec::new();
             read_events(stream(EVENTS, cut), |data| {
-                let event = serde_json::from_str(data).map_err(|e| e.to_string())?;
+                let event = serde_json::from_str(data).map_err(|error| error.to_string())?;
                 answer.take(&event, &mut |piece| heard.push(piece))
             })
             .await
@@ -293,7 +354,22 @@ mod tests {
         assert_eq!(words(br#"{"error":"busy"}"#), "busy");
         assert_eq!(words(b" <html>gateway</html> "), "<html>gateway</html>");
         let event = json!({"error": {"message": "overloaded"}});
-        assert!(Answer::default().take(&event, &mut |_| ()).unwrap_err().ends_with("overloaded"));
+        assert!(
+            Answer::default().take(&event, &mut |_| ()).unwrap_err().words.ends_with("overloaded")
+        );
+    }
+
+    #[test]
+    fn an_answer_that_says_the_conversation_is_too_long_is_known_by_its_words() {
+        for said in [
+            r#"{"error":{"code":"context_length_exceeded"}}"#,
+            "This model's maximum context length is 8192 tokens.",
+            r#"{"error":{"type":"exceed_context_size_error"}}"#,
+            "Prompt is too long: 210000 tokens",
+        ] {
+            assert!(is_about_length(said), "{said}");
+        }
+        assert!(!is_about_length("model `a` not found"));
     }
 
     #[test]

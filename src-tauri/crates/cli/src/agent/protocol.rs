@@ -3,6 +3,7 @@
 
 use super::{
     console,
+    models::OPTION,
     session::{self, Sessions},
     speaker::Speaker,
     unique,
@@ -19,8 +20,10 @@ use agent_client_protocol::{
             ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, McpCapabilities,
             McpServer, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
             ResumeSessionRequest, ResumeSessionResponse, SessionCapabilities,
-            SessionCloseCapabilities, SessionId, SessionInfo, SessionListCapabilities,
-            SessionResumeCapabilities, SessionUpdate, UnstructuredCommandInput,
+            SessionCloseCapabilities, SessionConfigOption, SessionId, SessionInfo,
+            SessionListCapabilities, SessionResumeCapabilities, SessionUpdate,
+            SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+            UnstructuredCommandInput,
         },
     },
 };
@@ -38,7 +41,7 @@ pub(super) async fn serve(
     sessions: Sessions,
     transport: impl ConnectTo<Agent> + 'static,
 ) -> Result<(), Error> {
-    let [new, load, resume, list, close, prompt, cancel] =
+    let [new, load, resume, list, close, prompt, cancel, choose] =
         std::array::from_fn(|_| sessions.clone());
     Agent
         .v1()
@@ -53,8 +56,9 @@ pub(super) async fn serve(
             async move |request: NewSessionRequest, responder, client| {
                 let id = SessionId::from(unique("session"));
                 let speaker = open(&new, &client, id.clone(), request.cwd, request.mcp_servers);
-                responder.respond(NewSessionResponse::new(id))?;
-                announce(&speaker);
+                offer_models(&new, speaker, move |options| {
+                    responder.respond(NewSessionResponse::new(id).config_options(options))
+                });
                 Ok(())
             },
             agent_client_protocol::on_receive_request!(),
@@ -64,13 +68,18 @@ pub(super) async fn serve(
                 if let Some(problem) = obstacle(&load, &request.session_id) {
                     return responder.respond_with_error(problem);
                 }
+                let is_known = load.get(&request.session_id).is_some();
                 let speaker =
                     open(&load, &client, request.session_id, request.cwd, request.mcp_servers);
+                if !is_known {
+                    speaker.session.forgot();
+                }
                 for update in speaker.session.history() {
                     speaker.send(update);
                 }
-                responder.respond(LoadSessionResponse::new())?;
-                announce(&speaker);
+                offer_models(&load, speaker, move |options| {
+                    responder.respond(LoadSessionResponse::new().config_options(options))
+                });
                 Ok(())
             },
             agent_client_protocol::on_receive_request!(),
@@ -80,10 +89,15 @@ pub(super) async fn serve(
                 if let Some(problem) = obstacle(&resume, &request.session_id) {
                     return responder.respond_with_error(problem);
                 }
+                let is_known = resume.get(&request.session_id).is_some();
                 let speaker =
                     open(&resume, &client, request.session_id, request.cwd, request.mcp_servers);
-                responder.respond(ResumeSessionResponse::new())?;
-                announce(&speaker);
+                if !is_known {
+                    speaker.session.forgot();
+                }
+                offer_models(&resume, speaker, move |options| {
+                    responder.respond(ResumeSessionResponse::new().config_options(options))
+                });
                 Ok(())
             },
             agent_client_protocol::on_receive_request!(),
@@ -108,6 +122,23 @@ pub(super) async fn serve(
                     let _ = responder.respond(CloseSessionResponse::new());
                 });
                 Ok(())
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: SetSessionConfigOptionRequest, responder, _client| {
+                let Some(session) = choose.get(&request.session_id) else {
+                    return responder.respond_with_error(invalid("there is no such session"));
+                };
+                let value = request.value.as_value_id().filter(|_| &*request.config_id.0 == OPTION);
+                match value.and_then(|value| session.choose(&value.0)) {
+                    Some(menu) => {
+                        responder.respond(SetSessionConfigOptionResponse::new(menu.options()))
+                    }
+                    None => responder.respond_with_error(invalid(
+                        "there is no such option or value; the options came with the session",
+                    )),
+                }
             },
             agent_client_protocol::on_receive_request!(),
         )
@@ -161,6 +192,24 @@ fn open(
     Speaker { client: client.clone(), session }
 }
 
+/// Answers an opening with the models to choose from, as soon as they are known, and then
+/// tells the slash commands.
+fn offer_models(
+    sessions: &Sessions,
+    speaker: Speaker,
+    answer: impl FnOnce(Option<Vec<SessionConfigOption>>) -> Result<(), Error> + Send + 'static,
+) {
+    let models = sessions.models().clone();
+    sessions.scope().spawn("offer models", async move {
+        let menu = speaker.session.offer(models.menu().await);
+        let options = Some(menu.options()).filter(|options| !options.is_empty());
+        // A client that is gone is noticed by the connection.
+        if answer(options).is_ok() {
+            announce(&speaker);
+        }
+    });
+}
+
 /// Why a session cannot be taken up again. One that is not known (any more) can, as long
 /// as there is no model: a tool console has no context that could be missed.
 fn obstacle(sessions: &Sessions, id: &SessionId) -> Option<Error> {
@@ -168,7 +217,7 @@ fn obstacle(sessions: &Sessions, id: &SessionId) -> Option<Error> {
         Some(session) if session.is_busy() => Some(invalid(
             "a turn is running in this session; wait for its end, or cancel it, and try again",
         )),
-        None if sessions.model().is_some() => Some(
+        None if sessions.models().is_set() => Some(
             Error::new(-32002, "this agent does not know the session (any more); open a new one")
                 .data(serde_json::json!({"sessionId": id})),
         ),
@@ -203,10 +252,10 @@ fn begin_turn(
         return responder.respond_with_error(invalid("a turn is already running in this session"));
     };
     let speaker = Speaker { client, session: Arc::clone(&session) };
-    let model = sessions.model();
+    let models = sessions.models().clone();
     sessions.scope().spawn(format!("turn of {}", session.id), async move {
         let cancelled = responder.cancellation();
-        let work = console::turn(model.as_deref(), &speaker, &request.prompt, &text, &turn);
+        let work = console::turn(&models, &speaker, &request.prompt, &text, &turn);
         tokio::pin!(work);
         let reason = tokio::select! {
             reason = &mut work => reason,

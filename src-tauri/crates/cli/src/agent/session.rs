@@ -1,6 +1,9 @@
 //! The sessions of the one client.
 
-use super::{model::Model, upstream::Upstream};
+use super::{
+    models::{Menu, Models},
+    upstream::Upstream,
+};
 use agent_client_protocol::v1::schema::{McpServer, SessionId, SessionUpdate};
 use futures::future::join_all;
 use gantry_supervisor::{Deadline, Scope, Supervisor};
@@ -35,6 +38,10 @@ struct State {
     remembered: usize,
     /// What a model has been told and has said, as chat completions take it.
     messages: Vec<Value>,
+    /// The models to choose from.
+    menu: Menu,
+    /// It was taken up again, and what was said before is not known.
+    is_amnesic: bool,
 }
 
 impl Session {
@@ -106,6 +113,35 @@ impl Session {
         self.state().history.iter().map(|(_, update)| update.clone()).collect()
     }
 
+    /// The models to choose from, and the choice.
+    pub(super) fn menu(&self) -> Menu {
+        self.state().menu.clone()
+    }
+
+    /// Offers these models from now on; a choice that was made stays.
+    pub(super) fn offer(&self, mut menu: Menu) -> Menu {
+        let mut state = self.state();
+        menu.keep(&state.menu);
+        state.menu = menu.clone();
+        menu
+    }
+
+    /// Chooses a model for the turns to come; `None` when it is not offered.
+    pub(super) fn choose(&self, id: &str) -> Option<Menu> {
+        let mut state = self.state();
+        state.menu.choose(id).then(|| state.menu.clone())
+    }
+
+    /// Notes that it was taken up again without what was said before.
+    pub(super) fn forgot(&self) {
+        self.state().is_amnesic = true;
+    }
+
+    /// Whether the user has to be told, once, that what was said before is not known.
+    pub(super) fn has_to_confess(&self) -> bool {
+        std::mem::take(&mut self.state().is_amnesic)
+    }
+
     pub(super) fn messages(&self) -> Vec<Value> {
         self.state().messages.clone()
     }
@@ -120,18 +156,18 @@ impl Session {
 pub(super) struct Sessions {
     scope: Scope,
     supervisor: Supervisor,
-    model: Option<Arc<Model>>,
+    models: Models,
     open: Arc<Mutex<HashMap<SessionId, Arc<Session>>>>,
 }
 
 impl Sessions {
-    pub(super) fn new(scope: Scope, supervisor: Supervisor, model: Option<Model>) -> Self {
-        Self { scope, supervisor, model: model.map(Arc::new), open: Arc::default() }
+    pub(super) fn new(scope: Scope, supervisor: Supervisor, models: Models) -> Self {
+        Self { scope, supervisor, models, open: Arc::default() }
     }
 
-    /// The model that answers what is not a command.
-    pub(super) fn model(&self) -> Option<Arc<Model>> {
-        self.model.clone()
+    /// Where models come from.
+    pub(super) fn models(&self) -> &Models {
+        &self.models
     }
 
     pub(super) fn scope(&self) -> &Scope {

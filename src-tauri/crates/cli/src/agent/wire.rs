@@ -1,120 +1,42 @@
-//! Standard input and output as streams of lines.
-//!
-//! Both are read and written by threads of their own: a read that waits for a
-//! client that says nothing must not hold the end of the program, as one on the
-//! runtime's blocking pool would.
+//! The program's standard streams as the ACP library wants them.
 
-use futures::{Sink, SinkExt, Stream};
-use std::io::{self, BufRead, Read, Write};
-use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::PollSender;
+use crate::mcp::stdio::{Input, Output};
+use bytes::Bytes;
+use futures::{Sink, Stream, sink, stream};
+use gantry_mcp::Line;
+use std::io::{self, Write};
 
-/// Longest message that is accepted, in bytes.
-const LONGEST: u64 = 64 << 20;
-/// Messages that may wait between a thread and the runtime.
-const WAITING: usize = 64;
-
-/// The program's own standard streams, a message a line.
-pub(super) struct Stdio {
-    /// Lines without their ends, empty ones left out. Ends with the input.
-    pub(super) input: mpsc::Receiver<io::Result<String>>,
-    /// Lines without their ends. Fails when nobody can be told any more.
-    pub(super) output: mpsc::Sender<String>,
-    /// Resolves after the last `output` is dropped: true when everything that was put
-    /// into it is written, false when the client stopped reading before.
-    pub(super) written: oneshot::Receiver<bool>,
+/// Queues each line; waits while the client is slow.
+pub(super) fn lines_out(
+    output: Output,
+) -> impl Sink<String, Error = io::Error> + Send + Unpin + 'static {
+    Box::pin(sink::unfold(output, async |output: Output, line: String| {
+        output.put(Bytes::from(line)).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(output)
+    }))
 }
 
-/// Starts the threads.
-///
-/// # Errors
-/// When the system gives us no thread.
-pub(super) fn stdio() -> io::Result<Stdio> {
-    let (said, input) = mpsc::channel(WAITING);
-    std::thread::Builder::new().name("gantry-stdin".into()).spawn(move || {
-        read_lines(io::stdin().lock(), |line| said.blocking_send(line).is_ok());
-    })?;
-    let (output, mut queue) = mpsc::channel::<String>(WAITING);
-    let (done, written) = oneshot::channel();
-    std::thread::Builder::new().name("gantry-stdout".into()).spawn(move || {
-        let mut stdout = io::stdout().lock();
-        let mut all = true;
-        while let Some(mut line) = queue.blocking_recv() {
-            line.push('\n');
-            if stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_err() {
-                // The queue closes, and whoever writes is told.
-                all = false;
-                break;
+/// The client's messages. Ends with the input, and after a message that is too long.
+pub(super) fn lines_in(
+    input: Input,
+) -> impl Stream<Item = io::Result<String>> + Send + Unpin + 'static {
+    Box::pin(stream::unfold(Some(input), async |input| {
+        let mut input = input?;
+        match input.next().await {
+            Ok(Some(Line::Full(line))) => {
+                Some((Ok(String::from_utf8_lossy(&line).into_owned()), Some(input)))
             }
+            Ok(Some(Line::TooLong { length, .. })) => {
+                let why = format!("a message of {} MiB is too long", length >> 20);
+                Some((Err(io::Error::other(why)), None))
+            }
+            Ok(None) => None,
+            Err(error) => Some((Err(error), None)),
         }
-        let _ = done.send(all);
-    })?;
-    Ok(Stdio { input, output, written })
-}
-
-/// A queue of lines as a sink.
-pub(super) fn sink(
-    output: mpsc::Sender<String>,
-) -> impl Sink<String, Error = io::Error> + Send + 'static {
-    PollSender::new(output).sink_map_err(|_| io::ErrorKind::BrokenPipe.into())
-}
-
-/// A queue of lines as a stream.
-pub(super) fn stream<T: Send + 'static>(
-    mut input: mpsc::Receiver<T>,
-) -> impl Stream<Item = T> + Send + 'static {
-    futures::stream::poll_fn(move |context| input.poll_recv(context))
+    }))
 }
 
 /// A line on standard error. One that is closed must not break anything.
 pub(super) fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
-}
-
-/// Reads until the end or until `put` wants no more.
-fn read_lines(mut input: impl BufRead, mut put: impl FnMut(io::Result<String>) -> bool) {
-    loop {
-        let mut line = Vec::new();
-        let item = match (&mut input).take(LONGEST + 1).read_until(b'\n', &mut line) {
-            Ok(0) => return,
-            Ok(_) if line.len() as u64 > LONGEST => {
-                Err(io::Error::other(format!("a message is longer than {} MiB", LONGEST >> 20)))
-            }
-            Ok(_) => Ok(String::from_utf8_lossy(line.trim_ascii_end()).into_owned()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => Err(error),
-        };
-        let last = item.is_err();
-        if matches!(&item, Ok(line) if line.is_empty()) {
-            continue;
-        }
-        if !put(item) || last {
-            return;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_come_without_their_ends_and_the_last_may_be_cut() {
-        let mut lines = Vec::new();
-        read_lines(&b"{\"a\":1}\r\n\n{\"b\":\xff}\nhalf"[..], |line| {
-            lines.push(line.unwrap());
-            true
-        });
-        assert_eq!(lines, ["{\"a\":1}", "{\"b\":\u{fffd}}", "half"]);
-    }
-
-    #[test]
-    fn reading_stops_when_nobody_listens() {
-        let mut count = 0;
-        read_lines(&b"1\n2\n3\n"[..], |_| {
-            count += 1;
-            count < 2
-        });
-        assert_eq!(count, 2);
-    }
 }

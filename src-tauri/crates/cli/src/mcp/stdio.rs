@@ -6,7 +6,13 @@
 
 use bytes::{Bytes, BytesMut};
 use gantry_mcp::{Full, LineReader, Meter, outlet};
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use tokio::{
     io::AsyncRead,
     sync::{mpsc, oneshot},
@@ -65,6 +71,7 @@ pub struct Output {
     queue: mpsc::Sender<Item>,
     meter: Meter,
     gone: CancellationToken,
+    behind: Arc<AtomicBool>,
 }
 
 /// Starts to write standard output.
@@ -88,7 +95,8 @@ pub(super) fn write_to(mut target: impl Write + Send + 'static) -> io::Result<Ou
             }
         }
     })?;
-    Ok(Output { queue, meter: Meter::new(outlet::MAILBOX_BYTES), gone })
+    let (meter, behind) = (Meter::new(outlet::MAILBOX_BYTES), Arc::default());
+    Ok(Output { queue, meter, gone, behind })
 }
 
 fn write_batch(
@@ -135,14 +143,34 @@ impl Output {
             .admit(one_line(line))
             .and_then(|line| self.queue.try_send(Item::Line(line)).map_err(|_| Full));
         if queued.is_err() {
+            self.behind.fetch_or(!self.gone.is_cancelled(), Ordering::AcqRel);
             self.gone.cancel();
         }
         queued
     }
 
+    /// Queues one message as soon as there is room: for a sender that may wait.
+    ///
+    /// # Errors
+    /// [`Full`] when the client reads no more, or is so far behind that too many bytes wait.
+    pub async fn put(&self, line: Bytes) -> Result<(), Full> {
+        let room = tokio::select! {
+            biased;
+            () = self.gone() => return Err(Full),
+            room = self.queue.reserve() => room.map_err(|_| Full)?,
+        };
+        room.send(Item::Line(self.meter.admit(one_line(line))?));
+        Ok(())
+    }
+
     /// Resolves when the client reads no more.
     pub fn gone(&self) -> impl Future<Output = ()> + Send + 'static {
         self.gone.clone().cancelled_owned()
+    }
+
+    /// Whether the client is taken for gone because it does not read, though it could.
+    pub fn fell_behind(&self) -> bool {
+        self.behind.load(Ordering::Acquire)
     }
 
     /// Waits until everything queued so far is written.
@@ -169,7 +197,7 @@ fn one_line(line: Bytes) -> Bytes {
 mod tests {
     use super::*;
     use gantry_mcp::Line;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     #[tokio::test]
     async fn lines_come_in_and_the_end_of_input_ends_them() {
@@ -219,10 +247,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_sender_that_may_wait_loses_nothing_however_slow_the_client_is() {
+        struct Slow(Arc<Mutex<usize>>);
+        impl Write for Slow {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                std::thread::yield_now();
+                *self.0.lock().expect("not poisoned") += bytes.len();
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let count = Arc::new(Mutex::new(0));
+        let output = write_to(Slow(count.clone())).expect("a thread");
+        let many = 3 * outlet::MAILBOX_MESSAGES;
+        for _ in 0..many {
+            output.put(Bytes::from_static(b"12345")).await.expect("room");
+        }
+        output.flush().await.expect("written");
+        assert_eq!(*count.lock().expect("not poisoned"), 6 * many);
+    }
+
+    #[tokio::test]
     async fn a_client_that_is_gone_is_noticed_and_nothing_waits_for_it() {
         let output = write_to(Broken).expect("a thread");
         output.send(Bytes::from_static(b"x")).expect("queued");
         output.gone().await;
         output.flush().await.expect_err("nobody reads");
+        output.send(Bytes::from_static(b"x")).expect_err("nobody reads");
+        assert!(!output.fell_behind(), "it cannot read any more");
     }
 }

@@ -1,4 +1,5 @@
 use super::{
+    super::models::Models,
     Desk, declared,
     server::{Server, tool},
     with_agent,
@@ -15,7 +16,7 @@ use std::sync::atomic::Ordering;
 async fn with_server<F: AsyncFnOnce(Desk, &Server)>(tools: Value, test: F) {
     let scope = Scope::root("fixture");
     let server = Server::start(&scope, tools).await;
-    with_agent(None, async |desk| {
+    with_agent(Models::none(), async |desk| {
         desk.initialize().await;
         test(desk, &server).await;
     })
@@ -30,7 +31,7 @@ fn statuses(desk: &Desk) -> Vec<String> {
 
 #[tokio::test]
 async fn it_says_what_it_can_do() {
-    with_agent(None, async |desk| {
+    with_agent(Models::none(), async |desk| {
         let answer = serde_json::to_value(desk.initialize().await).unwrap();
         let capabilities = &answer["agentCapabilities"];
         assert_eq!(answer["protocolVersion"], 1);
@@ -208,7 +209,7 @@ async fn a_turn_that_waits_for_permission_can_be_cancelled() {
 async fn a_turn_that_waits_for_a_server_can_be_cancelled() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
-    with_agent(None, async |desk| {
+    with_agent(Models::none(), async |desk| {
         desk.initialize().await;
         let session = desk.open(vec![McpServer::Http(McpServerHttp::new("silent", url))]).await;
         let (reason, ()) = tokio::join!(desk.prompt(&session, "/tools"), async {
@@ -254,7 +255,7 @@ async fn a_name_on_two_servers_needs_its_server() {
     let scope = Scope::root("fixture");
     let one = Server::start(&scope, json!([tool("echo", true)])).await;
     let two = Server::start(&scope, json!([tool("echo", true), tool("other", true)])).await;
-    with_agent(None, async |desk| {
+    with_agent(Models::none(), async |desk| {
         desk.initialize().await;
         let session = desk.open(vec![declared("one", &one), declared("two", &two)]).await;
         let (said, _) = desk.say(&session, "/call echo {}").await;
@@ -271,7 +272,7 @@ async fn a_name_on_two_servers_needs_its_server() {
 async fn servers_that_cannot_be_used_are_named_with_the_reason() {
     let scope = Scope::root("fixture");
     let good = Server::start(&scope, json!([tool("echo", true)])).await;
-    with_agent(None, async |desk| {
+    with_agent(Models::none(), async |desk| {
         desk.initialize().await;
         let missing = McpServer::Stdio(McpServerStdio::new("missing", "no-such-program-anywhere"));
         let url = good.url.clone();
@@ -309,7 +310,7 @@ async fn a_session_gets_other_servers_and_keeps_the_unchanged_ones() {
     let scope = Scope::root("fixture");
     let one = Server::start(&scope, json!([tool("a", true)])).await;
     let two = Server::start(&scope, json!([tool("b", true)])).await;
-    with_agent(None, async |desk| {
+    with_agent(Models::none(), async |desk| {
         desk.initialize().await;
         let id = desk.open(vec![declared("one", &one)]).await;
         assert!(desk.say(&id, "/tools").await.0.contains("`a`"));

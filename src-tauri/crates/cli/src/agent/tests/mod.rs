@@ -5,7 +5,7 @@ mod console;
 mod model;
 mod server;
 
-use super::{model::Model, protocol, session::Sessions, wire};
+use super::{models::Models, protocol, session::Sessions};
 use agent_client_protocol::{
     Agent, Client, Lines,
     schema::ProtocolVersion,
@@ -19,7 +19,7 @@ use agent_client_protocol::{
         },
     },
 };
-use futures::StreamExt;
+use futures::{SinkExt, StreamExt};
 use gantry_supervisor::{Deadline, Scope, Supervisor};
 use serde_json::Value;
 use server::Server;
@@ -28,6 +28,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::PollSender;
 
 /// Bounds every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -95,11 +96,11 @@ impl Desk {
 }
 
 /// Runs a test as a client of a fresh agent, and checks that its end is clean.
-async fn with_agent<F: AsyncFnOnce(Desk)>(model: Option<Model>, test: F) {
+async fn with_agent<F: AsyncFnOnce(Desk)>(models: Models, test: F) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let scope = Scope::root("test");
     let sessions =
-        Sessions::new(scope.child("sessions"), Supervisor::new(scope.clone(), None), model);
+        Sessions::new(scope.child("sessions"), Supervisor::new(scope.clone(), None), models);
     let (to_agent, from_client) = pipe();
     let (to_client, from_agent) = pipe();
     let served = scope.spawn("agent", {
@@ -164,8 +165,9 @@ fn pipe() -> (
     impl futures::Sink<String, Error = std::io::Error> + Send + 'static,
     impl futures::Stream<Item = std::io::Result<String>> + Send + 'static,
 ) {
-    let (put, get) = mpsc::channel::<String>(16);
-    (wire::sink(put), wire::stream(get).map(Ok))
+    let (put, mut get) = mpsc::channel::<String>(16);
+    let put = PollSender::new(put).sink_map_err(|_| std::io::ErrorKind::BrokenPipe.into());
+    (put, futures::stream::poll_fn(move |context| get.poll_recv(context)).map(Ok))
 }
 
 /// The declaration of a server, with a header that the server asks for.

@@ -191,7 +191,8 @@ async fn respond(stream: &mut BufReader<TcpStream>, status: &str, body: Option<V
 }
 
 /// A chat completions endpoint that answers the n-th request with the n-th stream;
-/// a stream that is `None` never ends.
+/// a stream that is `None` never ends, and with the status `silent` not even a head
+/// is sent. It has two models.
 pub(super) async fn endpoint(
     scope: &Scope,
     streams: Vec<(&'static str, Option<Vec<Value>>)>,
@@ -205,8 +206,18 @@ pub(super) async fn endpoint(
             let mut held = Vec::new();
             for (status, events) in streams {
                 let mut stream = BufReader::new(listener.accept().await.unwrap().0);
-                let request = read_request(&mut stream).await;
+                let mut request = read_request(&mut stream).await;
+                while request.method == "GET" {
+                    let models = json!({"data": [{"id": "a-model"}, {"id": "b-model"}]});
+                    respond(&mut stream, "200 OK", Some(models)).await;
+                    stream = BufReader::new(listener.accept().await.unwrap().0);
+                    request = read_request(&mut stream).await;
+                }
                 put.send_modify(|requests: &mut Vec<Value>| requests.push(request.body));
+                if status == "silent" {
+                    held.push(stream);
+                    continue;
+                }
                 let kind =
                     if status == "200 OK" { "text/event-stream" } else { "application/json" };
                 let mut text = format!(
