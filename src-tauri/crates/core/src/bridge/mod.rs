@@ -18,7 +18,7 @@
 //!
 //! A remote server is one like any other, behind a process of ours that carries its URL: that
 //! process is the light, the tools form and, when the server has a tool filter, the way of the
-//! agents. Without a filter agents get the server's own URL (see decision 0007).
+//! agents. Without a filter agents get the server's own URL (see decision 0004).
 
 mod facts;
 mod handover;
