@@ -133,9 +133,11 @@ async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
         cause = read(input, &*front, &output) => cause,
         () = signal => Cause::Signal,
         () = output.gone() => {
-            complain("gantry: mcp: the client does not read its messages; ending");
-            shutdown.keep_code(1);
-            Cause::Done
+            if output.fell_behind() {
+                complain("gantry: mcp: the client does not read its messages; ending");
+                shutdown.keep_code(1);
+            }
+            Cause::OutputClosed
         }
         () = all_failed(&fates), if ends_when_all_fail => Cause::Done,
     };

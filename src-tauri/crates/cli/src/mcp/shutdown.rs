@@ -109,6 +109,8 @@ impl Drop for Pass {
 pub enum Cause {
     /// End of input.
     InputClosed,
+    /// Nobody reads standard output any more.
+    OutputClosed,
     /// SIGTERM, SIGINT or SIGHUP.
     Signal,
     /// The program itself: it has nothing left to do.
@@ -119,6 +121,7 @@ impl Cause {
     fn words(self) -> &'static str {
         match self {
             Self::InputClosed => "stdin closed",
+            Self::OutputClosed => "stdout closed",
             Self::Signal => "signal",
             Self::Done => "done",
         }
