@@ -19,6 +19,7 @@ mod quitting;
 mod readiness;
 mod real_agents;
 mod remote;
+mod robustness;
 mod sessions;
 mod stdio_proxy;
 mod stubborn;

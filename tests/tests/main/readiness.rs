@@ -91,6 +91,57 @@ async fn twenty_of_twenty_first_prompts_find_the_tools_of_a_server_that_needs_th
     }
 }
 
+/// Servers of every speed, in every order; `GANTRY_TEST_PROMPTS` sessions at once. What the agent
+/// fetched is what there is, and the session shows it.
+#[tokio::test]
+async fn first_prompts_are_complete_whatever_their_servers_take() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let prompts = std::env::var("GANTRY_TEST_PROMPTS").ok().and_then(|count| count.parse().ok());
+    let chats = (0..prompts.unwrap_or(12_u64)).map(|number| {
+        let instance = &instance;
+        let servers: serde_json::Map<String, Value> = (0..3)
+            .map(|n| {
+                let delay = ((number * 3 + n) * 1_103 + 577) % 3_000;
+                let label = format!("{number}-{n}");
+                let args = ["--start-delay", &delay.to_string(), "--label", &label, "--tools", "2"];
+                (format!("n{n}"), programs::fake_mcp(&args))
+            })
+            .collect();
+        async move {
+            let request = json!({
+                "project_id": "p", "prompt": "TOOLS\nCALLON n1 echo {\"text\":\"it\"}",
+                "agent_config": {
+                    "agent_server": programs::fake_agent(json!({})), "context_servers": servers },
+            });
+            let (answer, text) = instance.turn(request, Duration::from_secs(60)).await;
+            for server in answer["servers"].as_array().unwrap() {
+                assert_eq!(
+                    (&server["state"], &server["tools"]),
+                    (&json!("ready"), &json!(11)),
+                    "{answer}"
+                );
+            }
+            assert_eq!(text.matches("tool_1").count(), 3, "{text}");
+            assert!(text.contains(&format!("echo: {number}-1: it")), "{text}");
+            wait_until("the session shows what was fetched", Duration::from_secs(5), async || {
+                let list = instance.api("sessions_list", json!({})).await;
+                let session = list["sessions"]
+                    .as_array()?
+                    .iter()
+                    .find(|session| session["id"] == answer["session_id"])?
+                    .clone();
+                let servers = session["servers"].as_array()?;
+                servers.iter().all(|server| server["fetched"] == 11).then_some(())
+            })
+            .await;
+        }
+    });
+    futures::future::join_all(chats).await;
+    instance.quit().await;
+    stage.finish().await;
+}
+
 #[tokio::test]
 async fn a_prompt_leaves_at_its_deadline_with_the_servers_that_are_ready_and_the_slow_one_joins() {
     let stage = Stage::shared().await;

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a fake: its tasks end with the process")]
 
 mod options;
+mod pranks;
 mod tools;
 
 use gantry_tests::{census, misbehave, record};
@@ -99,7 +100,7 @@ fn end_slowly_on_term(delay: Duration) {
 }
 
 /// Writes one line to standard output; a reader that is gone is no error.
-fn say(line: &str) {
+pub fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -1,6 +1,6 @@
 //! The tools of `fake_mcp`.
 
-use crate::{Server, options::Options, say};
+use crate::{Server, options::Options, pranks, say};
 use serde_json::{Value, json};
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -69,6 +69,9 @@ pub async fn call(server: &Server, message: &Value) -> Option<Result<Value, Valu
         "pid" => std::process::id().to_string(),
         "env" => std::env::var(arguments["name"].as_str().unwrap_or_default()).unwrap_or_default(),
         "args" => json!(std::env::args().skip(1).collect::<Vec<_>>()).to_string(),
+        // Not listed: for measurements, and what no server should do.
+        "big" => "x".repeat(arguments["bytes"].as_u64().unwrap_or(0) as usize),
+        prank if pranks::NAMES.contains(&prank) => pranks::play(prank, &message["id"]).await,
         "cwd" => std::env::current_dir().unwrap_or_default().display().to_string(),
         "fail" => {
             let data = json!({ "why": "on purpose" });

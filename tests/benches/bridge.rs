@@ -1,0 +1,361 @@
+//! What the bridge costs, against the direct way, in one run: `cargo xtask bench bridge`.
+//!
+//! Three ways are measured in turn, round by round, so that a busy moment of the machine
+//! hits all of them: the server's own pipes (*direct*), a bare HTTP echo of the same size in a
+//! process of its own (*echo*), and the server behind its bridge URL (*bridge*). Figures are
+//! medians over the rounds. The ratios are what counts; the times are this machine's. With
+//! `--check` a ratio over its limit fails the run.
+
+#![allow(clippy::disallowed_methods, reason = "it starts the programs that it measures")]
+
+use gantry_tests::{Instance, McpClient, Stage, api, programs, wait_until};
+use serde_json::{Value, json};
+use std::{
+    future::Future,
+    io::{BufRead, BufReader},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+/// Set in the process that is the echo.
+const ECHO: &str = "GANTRY_BENCH_ECHO";
+const ROUNDS: usize = 9;
+const CALLS: usize = 300;
+const CALLERS: usize = 16;
+const CALLS_EACH: usize = 40;
+const SERVERS: usize = 8;
+const BIG: u64 = 20 << 20;
+const BOUND: Duration = Duration::from_secs(60);
+
+#[tokio::main]
+async fn main() {
+    if std::env::var_os(ECHO).is_some() {
+        return echo().await;
+    }
+    let stage = Stage::alone().await;
+    let mut report = Report::default();
+    let ways = Ways::open(&stage).await;
+    latency(&ways, &mut report).await;
+    throughput(&ways, &mut report).await;
+    ways.close(&stage).await;
+    readiness(&stage, &mut report).await;
+    memory(&stage, &mut report).await;
+    large(&stage, &mut report).await;
+    stage.finish().await;
+    report.print();
+    if std::env::args().any(|arg| arg == "--check") && report.over() > 0 {
+        std::process::exit(1);
+    }
+}
+
+/// The rows of the table.
+#[derive(Default)]
+struct Report {
+    rows: Vec<Row>,
+}
+
+/// What, the figures, and the value with its limit and whether it is good.
+type Row = (String, String, Option<(f64, f64, bool)>);
+
+impl Report {
+    /// A figure that is only told.
+    fn tell(&mut self, what: &str, figure: String) {
+        self.rows.push((what.to_owned(), figure, None));
+    }
+
+    /// A figure that must not be above its limit.
+    fn at_most(&mut self, what: &str, figure: String, value: f64, limit: f64) {
+        self.rows.push((what.to_owned(), figure, Some((value, limit, value <= limit))));
+    }
+
+    /// A figure that must not be below its limit.
+    fn at_least(&mut self, what: &str, figure: String, value: f64, limit: f64) {
+        self.rows.push((what.to_owned(), figure, Some((value, limit, value >= limit))));
+    }
+
+    fn over(&self) -> usize {
+        self.rows.iter().filter(|(.., judged)| judged.is_some_and(|(.., good)| !good)).count()
+    }
+
+    fn print(&self) {
+        println!("| what | measured | value | limit | |\n|---|---|---|---|---|");
+        for (what, figure, judged) in &self.rows {
+            match judged {
+                Some((value, limit, good)) => {
+                    let verdict = if *good { "ok" } else { "**over**" };
+                    println!("| {what} | {figure} | {value:.2} | {limit:.2} | {verdict} |");
+                }
+                None => println!("| {what} | {figure} | | | |"),
+            }
+        }
+    }
+}
+
+/// The three ways to 1 kB and back.
+struct Ways {
+    direct: McpClient,
+    server: tokio::process::Child,
+    echo: (reqwest::Client, String),
+    echo_server: std::process::Child,
+    bridge: Vec<McpClient>,
+    instance: Instance,
+}
+
+impl Ways {
+    async fn open(stage: &Stage) -> Self {
+        let mut command = stage.program("fake_mcp");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server = command.spawn().unwrap_or_else(|why| panic!("fake_mcp: {why}"));
+        let (Some(input), Some(output)) = (server.stdin.take(), server.stdout.take()) else {
+            panic!("no pipes");
+        };
+        let direct = McpClient::stdio(input, output).await.unwrap_or_else(|why| panic!("{why:#}"));
+
+        let this = std::env::current_exe().unwrap_or_else(|why| panic!("{why}"));
+        let mut command = std::process::Command::new(this);
+        command.env(ECHO, "1").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut echo_server = command.spawn().unwrap_or_else(|why| panic!("echo: {why}"));
+        let mut url = String::new();
+        let output = echo_server.stdout.take().unwrap_or_else(|| panic!("no output"));
+        BufReader::new(output).read_line(&mut url).unwrap_or_else(|why| panic!("echo: {why}"));
+
+        let instance = Instance::start(stage).await;
+        let mut config = programs::fake_mcp(&[]);
+        config["persistent"] = json!(true);
+        instance.api("servers_save", json!({ "name": "echo", "config": config })).await;
+        instance.server_in("echo", "ready", BOUND).await;
+        let mut bridge = Vec::new();
+        for _ in 0..CALLERS {
+            bridge.push(client(&instance, "echo").await);
+        }
+        let echo = (api::http_client(), url.trim().to_owned());
+        Self { direct, server, echo, echo_server, bridge, instance }
+    }
+
+    async fn echo_once(&self, call: &Value) {
+        let (client, url) = &self.echo;
+        let answer = client.post(url).json(call).send().await;
+        let answer = answer.unwrap_or_else(|why| panic!("{why}"));
+        let answer: Value = answer.json().await.unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(answer["id"], call["id"]);
+    }
+
+    async fn close(mut self, stage: &Stage) {
+        self.direct.close_input().await;
+        let _ = self.server.wait().await;
+        let _ = self.echo_server.kill();
+        let _ = self.echo_server.wait();
+        self.instance.quit().await;
+        stage.empty_but(&[], BOUND).await;
+    }
+}
+
+async fn client(instance: &Instance, name: &str) -> McpClient {
+    let headers = [("authorization".to_owned(), format!("Bearer {}", instance.token))];
+    let url = format!("{}/mcp/{name}", instance.url);
+    McpClient::http(&url, &headers).await.unwrap_or_else(|why| panic!("{why:#}"))
+}
+
+async fn call(client: &McpClient, text: &str) {
+    let result = client.call("echo", json!({ "text": text })).await;
+    let result = result.unwrap_or_else(|why| panic!("{why:#}"));
+    assert_eq!(result["content"][0]["text"].as_str().map(str::len), Some(text.len()));
+}
+
+/// One after the other.
+async fn latency(ways: &Ways, report: &mut Report) {
+    let text = "x".repeat(900);
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                          "params": { "name": "echo", "arguments": { "text": text } } });
+    let (mut direct, mut echo, mut bridge) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let times = [
+            times(async || call(&ways.direct, &text).await).await,
+            times(async || ways.echo_once(&message).await).await,
+            times(async || call(&ways.bridge[0], &text).await).await,
+        ];
+        // The first is to warm up.
+        if round > 0 {
+            let [one, two, three] = times;
+            direct.push(one);
+            echo.push(two);
+            bridge.push(three);
+        }
+    }
+    for (share, name, limit) in [(50, "p50", 1.3), (99, "p99", 3.0)] {
+        let of = |rounds: &[Vec<f64>]| {
+            median(rounds.iter().map(|times| times[(times.len() - 1) * share / 100]).collect())
+        };
+        let (direct, echo, bridge) = (of(&direct), of(&echo), of(&bridge));
+        let figure = format!(
+            "direct {:.0} µs, echo {:.0} µs, bridge {:.0} µs",
+            direct * 1e6,
+            echo * 1e6,
+            bridge * 1e6
+        );
+        let what = format!("1 kB `tools/call`, {name}: bridge ÷ (direct + echo)");
+        report.at_most(&what, figure, bridge / (direct + echo), limit);
+    }
+}
+
+/// Sorted, in seconds.
+async fn times<F: Future<Output = ()>>(mut once: impl FnMut() -> F) -> Vec<f64> {
+    let mut times = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let began = Instant::now();
+        once().await;
+        times.push(began.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Sixteen callers at once.
+async fn throughput(ways: &Ways, report: &mut Report) {
+    let text = "x".repeat(900);
+    let (mut direct, mut bridge) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let one = rate((0..CALLERS).map(|_| &ways.direct), &text).await;
+        let other = rate(ways.bridge.iter(), &text).await;
+        if round > 0 {
+            direct.push(one);
+            bridge.push(other);
+        }
+    }
+    let (direct, bridge) = (median(direct), median(bridge));
+    let figure = format!("direct {direct:.0}/s, bridge {bridge:.0}/s");
+    report.at_least("calls of 16 callers: bridge ÷ direct", figure, bridge / direct, 0.6);
+}
+
+async fn rate(clients: impl Iterator<Item = &McpClient>, text: &str) -> f64 {
+    let began = Instant::now();
+    let callers = clients.map(|client| async move {
+        for _ in 0..CALLS_EACH {
+            call(client, text).await;
+        }
+    });
+    let callers = futures::future::join_all(callers).await.len();
+    (callers * CALLS_EACH) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// From the request until all are ready; the slowest takes a second.
+async fn readiness(stage: &Stage, report: &mut Report) {
+    let mut instance = Instance::start(stage).await;
+    let (mut alone, mut all) = (Vec::new(), Vec::new());
+    for round in 0..5 {
+        for (count, into) in [(1, &mut alone), (SERVERS, &mut all)] {
+            let servers: serde_json::Map<String, Value> = (0..count)
+                .map(|n| {
+                    let delay = (1_000 - n * 100).to_string();
+                    let label = format!("{round}-{count}-{n}");
+                    let args = ["--start-delay", delay.as_str(), "--label", label.as_str()];
+                    (format!("n{n}"), programs::fake_mcp(&args))
+                })
+                .collect();
+            let request = json!({
+                "project_id": "bench", "prompt": "hello",
+                "agent_config": { "agent_server": programs::fake_agent(json!({ "FAKE_AGENT_LAZY": "1" })),
+                                  "context_servers": servers } });
+            let (answer, _) = instance.turn(request, BOUND).await;
+            let servers = answer["servers"].as_array().cloned().unwrap_or_default();
+            assert!(servers.iter().all(|server| server["state"] == "ready"), "{answer}");
+            let ms = servers.iter().filter_map(|server| server["ms"].as_f64()).fold(0.0, f64::max);
+            into.push(ms);
+            let session = json!({ "session": answer["session_id"] });
+            instance.api("session_stop", session).await;
+        }
+    }
+    instance.quit().await;
+    let (alone, all) = (median(alone), median(all));
+    let figure = format!("alone {alone:.0} ms, eight {all:.0} ms");
+    report.at_most("eight servers ready ÷ the slowest alone", figure, all / alone, 1.15);
+}
+
+/// What the core needs for itself.
+async fn memory(stage: &Stage, report: &mut Report) {
+    let mut instance = Instance::start(stage).await;
+    let empty = private_mib(instance.pid);
+    for n in 0..SERVERS {
+        let mut config = programs::fake_mcp(&[]);
+        config["persistent"] = json!(true);
+        let name = format!("n{n}");
+        instance.api("servers_save", json!({ "name": name, "config": config })).await;
+        instance.server_in(&name, "ready", BOUND).await;
+    }
+    let full = private_mib(instance.pid);
+    instance.quit().await;
+    report.tell("core without a server, private memory", format!("{empty:.1} MiB"));
+    report.at_most("core with eight servers, private MiB", format!("{full:.1} MiB"), full, 12.0);
+}
+
+/// A result of 20 MB through the core: how much it needs for it at its peak.
+async fn large(stage: &Stage, report: &mut Report) {
+    let mut instance = Instance::start(stage).await;
+    let mut config = programs::fake_mcp(&[]);
+    config["persistent"] = json!(true);
+    instance.api("servers_save", json!({ "name": "big", "config": config })).await;
+    instance.server_in("big", "ready", BOUND).await;
+    let client = client(&instance, "big").await;
+    call(&client, "warm").await;
+    let mut peaks = Vec::new();
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let before = status_mib(instance.pid, "VmRSS:");
+        // Forgets the peak so far.
+        let _ = std::fs::write(format!("/proc/{}/clear_refs", instance.pid), "5");
+        let began = Instant::now();
+        let result = client.call("big", json!({ "bytes": BIG })).await;
+        let result = result.unwrap_or_else(|why| panic!("{why:#}"));
+        let length = result["content"][0]["text"].as_str().map(str::len);
+        assert_eq!(length.map(|length| length as u64), Some(BIG));
+        times.push(began.elapsed().as_secs_f64());
+        peaks.push(status_mib(instance.pid, "VmHWM:") - before);
+        wait_until("the memory is given back", BOUND, async || {
+            (status_mib(instance.pid, "VmRSS:") < before + 8.0).then_some(())
+        })
+        .await;
+    }
+    instance.quit().await;
+    let copies = median(peaks) / (BIG >> 20) as f64;
+    let figure = format!("{:.1} copies at the peak, {:.0} ms", copies, median(times) * 1e3);
+    report.at_most("a 20 MiB result, copies in the core at its peak", figure, copies, 2.0);
+}
+
+fn private_mib(pid: u32) -> f64 {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
+    kib(&text, "Private_Clean:") + kib(&text, "Private_Dirty:")
+}
+
+fn status_mib(pid: u32, field: &str) -> f64 {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
+    kib(&text, field)
+}
+
+/// A field in kB, in MiB.
+fn kib(text: &str, field: &str) -> f64 {
+    let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+    let number = line.split_whitespace().nth(1).and_then(|number| number.parse::<f64>().ok());
+    number.unwrap_or_else(|| panic!("no {field}")) / 1024.0
+}
+
+/// The bare echo: what HTTP on loopback costs by itself.
+async fn echo() {
+    use axum::serve::ListenerExt;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.unwrap_or_else(|why| panic!("{why}"));
+    let address = listener.local_addr().unwrap_or_else(|why| panic!("{why}"));
+    println!("http://{address}/");
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    let answer = async |body: axum::body::Bytes| ([("content-type", "application/json")], body);
+    let routes = axum::Router::new().route("/", axum::routing::post(answer));
+    let _ = axum::serve(listener, routes).await;
+}
