@@ -228,6 +228,29 @@ pub fn splice(line: &[u8], edits: &mut [(Range<usize>, &str)]) -> BytesMut {
     out
 }
 
+/// From here on a message is changed where it lies: a second copy would double what it costs.
+const LARGE: usize = 256 * 1024;
+
+/// The message with one range replaced; without a copy of it when it is large and nobody
+/// else holds it.
+pub fn replaced(line: Bytes, range: Range<usize>, text: &str) -> Bytes {
+    if line.len() < LARGE {
+        return splice(&line, &mut [(range, text)]).freeze();
+    }
+    match line.try_into_mut() {
+        Ok(mut line) => {
+            let (old, new) = (line.len(), line.len() - range.len() + text.len());
+            let end = range.start + text.len();
+            line.resize(old.max(new), b' ');
+            line.copy_within(range.end..old, end);
+            line.truncate(new);
+            line[range.start..end].copy_from_slice(text.as_bytes());
+            line.freeze()
+        }
+        Err(shared) => splice(&shared, &mut [(range, text)]).freeze(),
+    }
+}
+
 /// One line for a line-based transport: line breaks inside become spaces (in
 /// valid JSON they can only be white space between tokens) and one ends it.
 pub fn to_line(mut message: BytesMut) -> Bytes {
@@ -269,4 +292,37 @@ pub fn error(id: &str, code: i64, message: &str, data: Option<serde_json::Value>
     }
     let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
     BytesMut::from(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_message_is_changed_where_it_lies() {
+        for (old, new) in [("1", "\"a longer id\""), ("123456", "7"), ("12", "34")] {
+            for size in [10, LARGE * 2] {
+                let body = "x".repeat(size);
+                let line = |id: &str| format!(r#"{{"id":{id},"result":"{body}"}}"#);
+                // With room to grow, as a buffer that was read into has.
+                let mut buffer = BytesMut::with_capacity(2 * size + 100);
+                buffer.extend_from_slice(line(old).as_bytes());
+                let before = buffer.as_ptr();
+                let message = buffer.freeze();
+                let out = replaced(message, 6..6 + old.len(), new);
+                assert_eq!(out, line(new));
+                assert_eq!(out.as_ptr() == before, size >= LARGE);
+            }
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_holds_is_copied() {
+        let text = format!(r#"{{"id":1,"result":"{}"}}"#, "x".repeat(LARGE));
+        let message = Bytes::from(text.clone());
+        let held = message.clone();
+        let out = replaced(message, 6..7, "22");
+        assert_eq!(held, text);
+        assert_eq!(out, text.replacen('1', "22", 1));
+    }
 }

@@ -50,7 +50,7 @@ impl State {
             self.retire(ours, key, token);
         }
         let Some(span) = message.id_span() else { return };
-        let line = frame::splice(&message.line, &mut [(span, &id)]).freeze();
+        let line = frame::replaced(message.line, span, &id);
         self.deliver(key, line, Some(id), true, effects);
     }
 
