@@ -30,11 +30,13 @@ pub fn soon(span: Duration) -> Deadline {
     Deadline::after(span)
 }
 
-/// A shell script as a launch.
+/// A shell script as a launch, in each role in turn: what it is to us makes no difference.
 pub fn script(text: &str) -> Launch {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const ROLES: [Role; 3] = [Role::Server, Role::Engine, Role::Terminal];
     Launch {
         name: "test".into(),
-        role: Role::Server,
+        role: ROLES[NEXT.fetch_add(1, Ordering::Relaxed) as usize % ROLES.len()],
         program: "sh".into(),
         args: vec!["-c".into(), text.into()],
         env: Vec::new(),

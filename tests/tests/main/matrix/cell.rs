@@ -1,0 +1,245 @@
+//! One cell: a tree with its mark, its bystander, and what is known of its members.
+
+use super::{Cause, misbehaviour::Misbehaviour, until};
+use gantry_tests::{Instance, Stage, census, programs, wait_until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::{
+    collections::HashSet,
+    fmt,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+/// Generous: two hundred processes start on a busy machine.
+const BOUND: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Server,
+    Engine,
+}
+
+pub struct Cell {
+    role: Role,
+    misbehaviour: Misbehaviour,
+    /// Of this cell alone: the span that its sleepers are told.
+    mark: String,
+    bystander: Child,
+    session: Option<String>,
+    program: u32,
+    warden: u32,
+    cookie: String,
+    members: Vec<census::Row>,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.role, self.misbehaviour)
+    }
+}
+
+impl Cell {
+    pub fn new(role: Role, misbehaviour: Misbehaviour) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("7{}.{number:04}", std::process::id());
+        let mut sleeper = Command::new("sleep");
+        sleeper.arg(&mark).stdin(Stdio::null());
+        let bystander = sleeper.spawn().unwrap_or_else(|why| panic!("sleep: {why}"));
+        Self {
+            role,
+            misbehaviour,
+            mark,
+            bystander,
+            session: None,
+            program: 0,
+            warden: 0,
+            cookie: String::new(),
+            members: Vec::new(),
+        }
+    }
+
+    pub fn name(&self) -> String {
+        format!("{:?}-{:?}-{}", self.role, self.misbehaviour, self.mark).to_lowercase()
+    }
+
+    pub fn session(&self) -> &str {
+        self.session.as_deref().unwrap_or_default()
+    }
+
+    pub fn warden(&self) -> u32 {
+        self.warden
+    }
+
+    /// The command line as a server's or an agent's configuration has it.
+    fn configuration(&self) -> Value {
+        let program = match self.role {
+            Role::Server => programs::path("fake_mcp"),
+            Role::Engine => programs::path("fake_agent"),
+        };
+        let script = self.misbehaviour.script();
+        let script = script.replace("PROGRAM", &program.display().to_string());
+        let script = script.replace("MARK", &self.mark);
+        json!({ "command": "bash", "args": ["-c", script], "env": {} })
+    }
+
+    /// Starts it, as a session's own server or engine or as a saved server, and waits until
+    /// it has done what it does.
+    pub async fn start(&mut self, stage: &Stage, instance: &Instance, in_session: bool) {
+        let mut configuration = self.configuration();
+        let mut agent = programs::fake_agent(json!({}));
+        let mut servers = json!({});
+        match self.role {
+            Role::Engine => {
+                configuration["agent_id"] = json!("fake");
+                agent = configuration;
+            }
+            Role::Server if in_session => servers = json!({ self.name(): configuration }),
+            Role::Server => {
+                configuration["persistent"] = json!(true);
+                let input = json!({ "name": self.name(), "config": configuration });
+                instance.api("servers_save", input).await;
+            }
+        }
+        if self.role == Role::Engine || in_session {
+            let request = json!({ "project_id": self.name(), "prompt": "ECHO hello",
+                "agent_config": { "agent_server": agent, "context_servers": servers } });
+            let (answer, text) = instance.turn(request, BOUND).await;
+            assert_eq!(text.trim(), "hello", "{self}");
+            self.session = answer["session_id"].as_str().map(str::to_owned);
+        }
+        self.program = self.pid(instance).await;
+        let program = census::row(self.program).unwrap_or_else(|| panic!("{self} has ended"));
+        self.warden = program.parent;
+        self.cookie = program.cookie.unwrap_or_else(|| panic!("{self} has no cookie"));
+        let wanted = self.misbehaviour.marked();
+        until(format!("{self} has started everything"), BOUND, || self.marked().len() >= wanted)
+            .await;
+        self.members = self.living();
+        assert!(!self.members.is_empty() && !stage.bystanders().is_empty());
+        if self.misbehaviour == Misbehaviour::Stopped {
+            census::signal(self.program, Signal::STOP);
+        }
+    }
+
+    async fn pid(&self, instance: &Instance) -> u32 {
+        let what = format!("{self} runs");
+        let found = wait_until(&what, BOUND, async || match self.role {
+            Role::Server => {
+                let server = instance.server(&self.name()).await?;
+                (server["state"] == "ready").then(|| server["pid"].as_u64()).flatten()
+            }
+            Role::Engine => {
+                let list = instance.api("sessions_list", json!({})).await;
+                let sessions = list["sessions"].as_array()?;
+                let session = sessions.iter().find(|one| one["id"] == self.session())?;
+                session["engine"]["pid"].as_u64()
+            }
+        });
+        u32::try_from(found.await).unwrap_or_default()
+    }
+
+    /// Living processes with the mark, the bystander and the shells of the script not among
+    /// them.
+    fn marked(&self) -> Vec<census::Row> {
+        let mut rows = census::table();
+        rows.retain(|row| {
+            row.pid != self.bystander.id()
+                && row.command.contains(&self.mark)
+                && !row.command.starts_with("bash -c")
+                && !row.command.contains("gantry-warden")
+        });
+        rows
+    }
+
+    /// Everything of this generation of the tree that lives.
+    fn living(&self) -> Vec<census::Row> {
+        let known: HashSet<(u32, u64)> =
+            self.members.iter().map(|row| (row.pid, row.start)).collect();
+        let mut rows = census::table();
+        rows.retain(|row| {
+            row.pid != self.bystander.id()
+                && (row.cookie.as_ref() == Some(&self.cookie)
+                    || known.contains(&(row.pid, row.start))
+                    // Without a cookie only before the first crash or restart is it surely ours.
+                    || known.is_empty() && row.cookie.is_none() && row.command.contains(&self.mark))
+        });
+        rows
+    }
+
+    pub fn kill_program(&self) {
+        census::signal(self.program, Signal::KILL);
+    }
+
+    pub fn kill_warden(&self) {
+        census::signal(self.warden, Signal::KILL);
+    }
+
+    /// Waits until nothing of this generation lives.
+    pub async fn gone(&self, bound: Duration, cause: Cause) {
+        let escapes =
+            cause == Cause::AppAndWardensKilled && self.misbehaviour.escapes_without_wardens();
+        let left = || {
+            let mut left = self.living();
+            // Only the daemon itself: whatever has a cookie or a parent is found.
+            left.retain(|row| !(escapes && row.cookie.is_none()));
+            left
+        };
+        let began = std::time::Instant::now();
+        while !left().is_empty() {
+            assert!(
+                began.elapsed() < bound,
+                "{self} after {cause:?}: survivors, {bound:?} before the end of the budget:\n{}",
+                census::listing(&left())
+            );
+            tokio::time::sleep(Duration::from_millis(15)).await;
+        }
+    }
+
+    /// What the contract says cannot be found by anybody.
+    pub fn end_what_is_out_of_reach(&self) {
+        if self.misbehaviour.escapes_without_wardens() {
+            census::kill(&self.living());
+        }
+    }
+
+    /// Gives up what is left of the cell's place in the instance.
+    pub async fn leave(&self, instance: &Instance) {
+        if let Some(session) = &self.session {
+            instance.api("session_stop", json!({ "session": session })).await;
+        }
+        if self.role == Role::Server && instance.server(&self.name()).await.is_some() {
+            let input = json!({ "name": self.name() });
+            instance.post("/api/servers_remove", &input).await;
+        }
+    }
+
+    /// The end of the cell: nothing with its mark but the bystander, which is unharmed.
+    pub async fn finish(mut self, bound: Duration) {
+        let bound = bound + Duration::from_millis(500);
+        let began = std::time::Instant::now();
+        while !self.marked().is_empty() {
+            assert!(
+                began.elapsed() < bound,
+                "{self} is not over:\n{}",
+                census::listing(&self.marked())
+            );
+            tokio::time::sleep(Duration::from_millis(15)).await;
+        }
+        let harmed = self.bystander.try_wait().unwrap_or_else(|why| panic!("{why}"));
+        assert!(harmed.is_none(), "{self}: its bystander ended: {harmed:?}");
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        let _ = self.bystander.kill();
+        let _ = self.bystander.wait();
+        if std::thread::panicking() {
+            census::kill(&self.living());
+            census::kill(&self.marked());
+        }
+    }
+}
