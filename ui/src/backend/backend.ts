@@ -40,6 +40,14 @@ export interface Backend {
   pickFolder?: () => Promise<string | null>;
   /** Opens an http(s) or mailto address outside. */
   openExternal(url: string): Promise<void>;
+  /** Saves a text as a file that the user chooses; the file's name, `null` when they did not. */
+  saveFile?: (name: string, text: string) => Promise<string | null>;
+  /** Calls when the window was asked to close and the user has to choose what that means; the answer ends it. */
+  onCloseAsked?: (asked: () => void) => () => void;
+  /** Hides the window in the tray. */
+  hide?: () => Promise<void>;
+  /** Whether the host still answers at all. */
+  isThere?: () => Promise<boolean>;
   /** Takes another access token, where tokens are used. */
   setToken?: (token: string) => void;
 }

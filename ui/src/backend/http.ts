@@ -128,6 +128,25 @@ export function httpBackend(): Backend {
       };
     },
 
+    async isThere() {
+      try {
+        await fetch('health', { cache: 'no-store' });
+        return true;
+      } catch {
+        return false;
+      }
+    },
+
+    saveFile(name, text) {
+      const url = URL.createObjectURL(new Blob([text], { type: 'text/plain;charset=utf-8' }));
+      const link = document.createElement('a');
+      link.href = url;
+      link.download = name;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(url), 60_000);
+      return Promise.resolve(name);
+    },
+
     openExternal(url) {
       window.open(url, '_blank', 'noopener,noreferrer');
       return Promise.resolve();

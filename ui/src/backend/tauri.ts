@@ -1,4 +1,5 @@
 import { Channel, invoke } from '@tauri-apps/api/core';
+import { listen } from '@tauri-apps/api/event';
 import type { Event, Snapshot } from '../wire';
 import { asBackendError, type Backend, UNREACHABLE, BackendError } from './backend';
 
@@ -49,6 +50,12 @@ export function tauriBackend(): Backend {
       };
     },
 
+    onCloseAsked(asked) {
+      const stop = listen('close-asked', asked);
+      return () => void stop.then((end) => end());
+    },
+    hide: () => invoke('hide'),
+    saveFile: (name, text) => invoke<string | null>('save_file', { name, text }),
     pickFolder: () => invoke<string | null>('pick_folder'),
     openExternal: (url) => invoke('open_external', { url }),
   };

@@ -1,11 +1,12 @@
 import { list, object, text } from '../state/json';
-import { baseName, plain, pretty } from '../text/plain';
+import { baseName, pretty } from '../text/plain';
 import { type DiffLine, diffLines } from '../text/diff';
 import type { ToolCall } from '../state/model';
 import type { JsonValue } from '../wire';
 
 /** One piece of content as the screen shows it. */
 export type Piece =
+  /** As it came; escape sequences of terminals are for whoever shows it. */
   | { kind: 'text'; text: string }
   | { kind: 'markdown'; text: string }
   | { kind: 'image'; source: string }
@@ -22,7 +23,7 @@ export function pieceOf(block: JsonValue): Piece {
   const fields = object(block);
   switch (fields['type']) {
     case 'text':
-      return { kind: 'text', text: plain(text(fields['text']) ?? '') };
+      return { kind: 'text', text: text(fields['text']) ?? '' };
     case 'image': {
       const mime = text(fields['mimeType']) ?? '';
       const data = text(fields['data']) ?? '';
@@ -40,7 +41,7 @@ export function pieceOf(block: JsonValue): Piece {
       const inner = text(resource['text']);
       return inner === null
         ? { kind: 'link', url: text(resource['uri']) ?? '', name: baseName(text(resource['uri']) ?? '') }
-        : { kind: 'text', text: plain(inner) };
+        : { kind: 'text', text: inner };
     }
     default:
       return { kind: 'json', text: pretty(block) };
@@ -70,7 +71,7 @@ export function outputOf(call: ToolCall): Piece[] {
   }
   const raw = call.rawOutput;
   if (raw === undefined || raw === null) return [];
-  if (typeof raw === 'string') return [{ kind: 'text', text: plain(raw) }];
+  if (typeof raw === 'string') return [{ kind: 'text', text: raw }];
   // An MCP result: its content blocks say it better than its JSON.
   const blocks = list(object(raw)['content']);
   if (blocks.length > 0) return blocks.map(pieceOf);

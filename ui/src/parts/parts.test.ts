@@ -94,14 +94,14 @@ describe('the composer', () => {
     expect(find<HTMLButtonElement>('send').disabled).toBe(true);
   });
 
-  it('keeps what was written while the agent works, and offers to stop', () => {
+  it('hands over what was written while the agent works, and offers to stop', () => {
     const field = open({ isWorking: true });
     write(field, 'next');
     press(field, 'Enter');
-    expect(sent).toEqual([]);
-    expect(field.value).toBe('next');
+    expect(sent).toEqual(['next']);
+    expect(field.value).toBe('');
     find('cancel-turn').click();
-    expect(sent).toEqual(['[cancel]']);
+    expect(sent).toEqual(['next', '[cancel]']);
   });
 
   it('offers force only when told to', () => {

@@ -1,7 +1,7 @@
 import type { Event, History, PermissionView, SessionView, Snapshot } from '../wire';
 import { object, text } from './json';
 import type { State, Transcript, Turn } from './model';
-import { ABOUT_THE_SESSION, addOutcome, addRequest, addUpdate, settle, toolCallId, turnOf } from './turns';
+import { ABOUT_THE_SESSION, aboutOf, addOutcome, addRequest, addUpdate, settle, toolCallId, turnOf } from './turns';
 
 /**
  * The one place where the state changes: pure functions from a state and what
@@ -75,6 +75,8 @@ export function apply(state: State, event: Event): State {
       );
     case 'agents_changed':
       return { ...next, agentsRevision: state.agentsRevision + 1 };
+    case 'settings_changed':
+      return { ...next, settings: event.settings };
     case 'shutting_down':
       return { ...next, shutdown: event.phase };
     default:
@@ -107,6 +109,7 @@ export function applyNewest(state: State, session: string, page: History): State
   }
   const loaded: Transcript = {
     ...known,
+    about: { ...aboutOf(page), ...known.about },
     loading: false,
     pending: [],
     turns: joined ? [...before, ...turns] : turns,

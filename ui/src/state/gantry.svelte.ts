@@ -1,8 +1,12 @@
 import { asBackendError, type Backend, type BackendError, UNAUTHORIZED } from '../backend';
-import type { AgentView, Commands, Event, JsonValue, PromptAccepted, SessionCreate } from '../wire';
+import { language } from '../strings/language.svelte';
+import { t } from '../strings';
+import type { AgentView, Commands, Event, JsonValue, PromptAccepted, SessionCreate, SessionView, SettingsChange } from '../wire';
 import { apply, applyNewest, applyOlder, applyOpening, applySnapshot } from './apply';
 import { perFrame } from './frames';
 import { EMPTY, type State } from './model';
+import { Queue } from './queue.svelte';
+import { theme } from './theme.svelte';
 
 /** How we stand with the host. */
 export type Connection = 'connecting' | 'live' | 'lost' | 'unauthorized';
@@ -22,9 +26,17 @@ export interface Toast {
   id: number;
   tone: 'bad' | 'good';
   text: string;
+  /** Takes back what the text tells. */
+  undo?: () => void;
 }
 
+/** What the middle of the window shows. `session`: the current one, or the start page. */
+export type Page = 'session' | 'processes' | 'settings' | 'inbox';
+
+/** Turns of one page of a history. */
 const PAGE = 20;
+/** How long a deletion can be taken back (milliseconds). */
+const UNDO = 6000;
 
 /** The state on the screen, and the ways to change it: views talk to this and to nothing else. */
 export class Gantry {
@@ -32,6 +44,9 @@ export class Gantry {
   connection: Connection = $state('connecting');
   /** The session on the screen; null: the start page. */
   current: string | null = $state(null);
+  page: Page = $state('session');
+  /** Whether the host was asked what the user chose: what the first screen is depends on it. */
+  isSettled = $state(false);
   agents: readonly AgentView[] = $state.raw([]);
   outbox: Record<string, Outgoing> = $state.raw({});
   /** What the host said to the last prompt of each session: it may come before the event of its turn. */
@@ -39,6 +54,11 @@ export class Gantry {
   /** What is being written, by session. */
   drafts: Record<string, string> = $state({});
   toasts: readonly Toast[] = $state.raw([]);
+  readonly queue = new Queue();
+  /** When the agent of a session was last heard (milliseconds since the epoch); not watched. */
+  readonly heard: Record<string, number> = {};
+  /** Sessions that are being deleted, as long as that can be taken back. */
+  private deleting: Readonly<Record<string, ReturnType<typeof setTimeout>>> = $state.raw({});
 
   private toastCount = 0;
   private isFirstSnapshot = true;
@@ -49,6 +69,15 @@ export class Gantry {
   readonly session = $derived(this.state.sessions.find(({ id }) => id === this.current) ?? null);
   readonly transcript = $derived(this.current === null ? undefined : this.state.transcripts[this.current]);
 
+  /** The sessions to show: without those that are being deleted. */
+  readonly sessions = $derived(this.state.sessions.filter(({ id }) => !(id in this.deleting)));
+  /** The open permission requests of all sessions, the oldest first. */
+  readonly waiting = $derived(
+    this.sessions
+      .flatMap((session) => session.permissions.map((permission) => ({ session, permission })))
+      .toSorted((a, b) => a.permission.asked_at - b.permission.asked_at),
+  );
+
   start(): void {
     const events = perFrame<Event>((batch) => this.take(batch));
     this.stopEvents = this.backend.events({
@@ -57,8 +86,10 @@ export class Gantry {
         this.state = applySnapshot(this.state, snapshot);
         this.connection = 'live';
         this.chooseSession();
+        this.queue.keep((session) => snapshot.sessions.some(({ id }) => id === session));
         if (this.current !== null) void this.load(this.current);
         void this.loadAgents();
+        void this.loadSettings();
       },
       event: (event) => events.add(event),
       lost: (why) => {
@@ -76,6 +107,12 @@ export class Gantry {
     const revision = this.state.agentsRevision;
     this.state = batch.reduce(apply, this.state);
     if (this.state.agentsRevision !== revision) void this.loadAgents();
+    for (const event of batch) {
+      if (event.type === 'update' || event.type === 'turn_started') this.heard[event.session] = Date.now();
+      else if (event.type === 'turn_ended') this.queue.ended(event.session, event.reason);
+      else if (event.type === 'settings_changed') this.show();
+    }
+    this.sendQueued();
     if (this.current !== null && !this.session) this.current = null;
   }
 
@@ -92,6 +129,7 @@ export class Gantry {
 
   open(session: string | null): void {
     this.current = session;
+    this.page = 'session';
     if (session !== null && !this.state.transcripts[session]) void this.load(session);
   }
 
@@ -106,6 +144,33 @@ export class Gantry {
     if (before === undefined) return;
     const page = await this.try('session_history', { session, before, limit: PAGE });
     if (page) this.state = applyOlder(this.state, session, page);
+  }
+
+  private async loadSettings(): Promise<void> {
+    const settings = await this.try('settings_get', {});
+    this.isSettled = true;
+    if (!settings) return;
+    this.state = { ...this.state, settings };
+    this.show();
+  }
+
+  /** Brings what the user chose onto the screen. */
+  private show(): void {
+    const { settings } = this.state;
+    if (!settings) return;
+    language.set(settings.language);
+    theme.set(settings.theme);
+  }
+
+  /** Changes what the user chose; at once here, then in the host. */
+  async choose(change: SettingsChange): Promise<void> {
+    const { settings } = this.state;
+    if (settings) this.state = { ...this.state, settings: { ...settings, ...change } };
+    this.show();
+    const kept = await this.try('settings_set', change);
+    if (kept) this.state = { ...this.state, settings: kept };
+    else if (settings) this.state = { ...this.state, settings };
+    this.show();
   }
 
   private async loadAgents(): Promise<void> {
@@ -141,12 +206,58 @@ export class Gantry {
         session,
         content: outgoing.content,
         request_id: outgoing.requestId,
+        // Another window may have been faster.
+        queue: true,
       });
       settle({ turn: accepted.turn });
       this.accepted = { ...this.accepted, [session]: accepted };
     } catch (thrown) {
       settle({ error: asBackendError(thrown).message });
+      this.queue.hold(session);
     }
+  }
+
+  /** Sends what waits for sessions that have become free. */
+  private sendQueued(): void {
+    if (this.connection !== 'live') return;
+    for (const session of this.queue.sessions) {
+      const view = this.state.sessions.find(({ id }) => id === session);
+      if (view?.state !== 'idle' || view.turn !== null || this.outgoing(session) !== null) continue;
+      const text = this.queue.next(session);
+      if (text !== null) void this.prompt(session, text);
+    }
+  }
+
+  /** Sends a message that waits before all others, and stops what is running for it. */
+  async sendNow(session: SessionView, id: string): Promise<void> {
+    this.queue.hurry(session.id, id);
+    if (session.turn !== null) await this.try('session_cancel', { session: session.id });
+    else if (session.state === 'idle') this.sendQueued();
+    else {
+      const text = this.queue.next(session.id);
+      if (text !== null) await this.prompt(session.id, text);
+    }
+  }
+
+  /** Deletes a session, in a moment: until then it can be taken back. */
+  remove(session: SessionView): void {
+    const { id } = session;
+    if (id in this.deleting) return;
+    const timer = setTimeout(() => {
+      void this.try('session_delete', { session: id }).then(() => this.spare(id));
+    }, UNDO);
+    this.deleting = { ...this.deleting, [id]: timer };
+    if (this.current === id) this.current = null;
+    this.toast('good', t('session.deleted', { title: session.title || t('sessions.untitled') }), () => {
+      clearTimeout(timer);
+      this.spare(id);
+      this.open(id);
+    });
+  }
+
+  private spare(session: string): void {
+    const { [session]: _, ...deleting } = this.deleting;
+    this.deleting = deleting;
   }
 
   /** The prompt of a session that no turn shows yet. */
@@ -198,11 +309,11 @@ export class Gantry {
     this.toast('bad', error.message);
   }
 
-  toast(tone: Toast['tone'], text: string): void {
-    if (this.toasts.some((known) => known.text === text)) return;
-    const toast = { id: ++this.toastCount, tone, text };
+  toast(tone: Toast['tone'], text: string, undo?: () => void): void {
+    if (!undo && this.toasts.some((known) => known.text === text)) return;
+    const toast: Toast = { id: ++this.toastCount, tone, text, ...(undo ? { undo } : {}) };
     this.toasts = [...this.toasts.slice(-3), toast];
-    if (tone === 'good') setTimeout(() => this.dismiss(toast.id), 6000);
+    if (tone === 'good') setTimeout(() => this.dismiss(toast.id), UNDO);
   }
 
   dismiss(id: number): void {

@@ -20,6 +20,16 @@ export function byProject(sessions: readonly SessionView[]): ProjectGroup[] {
   return [...groups.values()];
 }
 
+/** The sessions whose title or folder holds all the wanted words, whatever their case. */
+export function matchingSessions(sessions: readonly SessionView[], wanted: string): readonly SessionView[] {
+  const words = wanted.toLowerCase().split(/\s+/).filter((word) => word !== '');
+  if (words.length === 0) return sessions;
+  return sessions.filter(({ title, project }) => {
+    const text = `${title} ${project}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+}
+
 /** The folders that were worked in, the last one first. */
 export function recentProjects(sessions: readonly SessionView[], most: number): string[] {
   const sorted = sessions.toSorted((a, b) => b.last_activity - a.last_activity);

@@ -1,4 +1,4 @@
-import type { Event, JsonValue, PermissionView, ServerReadiness, ServerView, SessionView } from '../wire';
+import type { Event, JsonValue, PermissionView, ServerReadiness, ServerView, SessionView, Settings } from '../wire';
 
 /** Everything that the user interface knows. Replaced, never changed in place. */
 export interface State {
@@ -13,6 +13,8 @@ export interface State {
   readonly transcripts: Readonly<Record<string, Transcript>>;
   /** Grows whenever `agents_list` should be asked again. */
   readonly agentsRevision: number;
+  /** What the user chose about the program; null until the host has told. */
+  readonly settings: Settings | null;
   /** The phase of the shutdown, once one runs. */
   readonly shutdown: string | null;
   /** How many events could not be understood. */
@@ -106,6 +108,7 @@ export const EMPTY: State = {
   sessions: [],
   transcripts: {},
   agentsRevision: 0,
+  settings: null,
   shutdown: null,
   ignored: 0,
 };

@@ -22,10 +22,16 @@ export const theme = {
   },
   /** Applies what was chosen the last time. */
   start: show,
-  next(): void {
-    chosen = ORDER[(ORDER.indexOf(chosen) + 1) % ORDER.length] as Theme;
+  set(next: Theme): void {
+    if (next === chosen) return;
+    chosen = next;
+    // Kept here too, so that the first picture is right before the host has answered.
     if (chosen === 'system') localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, chosen);
     show();
+  },
+  /** The one after the current one. */
+  get following(): Theme {
+    return ORDER[(ORDER.indexOf(chosen) + 1) % ORDER.length] as Theme;
   },
 };

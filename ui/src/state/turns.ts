@@ -1,4 +1,4 @@
-import type { JsonValue, PermissionView, TurnView } from '../wire';
+import type { History, JsonValue, PermissionView, TurnView } from '../wire';
 import { type JsonObject, list, object, text } from './json';
 import type { Item, PlanEntry, ToolCall, ToolItem, Turn } from './model';
 
@@ -10,6 +10,18 @@ export const ABOUT_THE_SESSION = new Set([
   'session_info_update',
   'usage_update',
 ]);
+
+/** The last update of each kind in a page that concerns the session. */
+export function aboutOf(page: History): Readonly<Record<string, JsonValue>> {
+  const about: Record<string, JsonValue> = {};
+  for (const turn of page.turns) {
+    for (const update of turn.updates) {
+      const kind = text(object(update)['sessionUpdate']) ?? '';
+      if (ABOUT_THE_SESSION.has(kind)) about[kind] = update;
+    }
+  }
+  return about;
+}
 
 /** A turn of a history page. */
 export function turnOf(view: TurnView): Turn {

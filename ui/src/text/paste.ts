@@ -24,7 +24,7 @@ export function readPasted(source: string): Pasted {
     try {
       value = JSON.parse(`{${clean.replace(/,\s*$/, '')}}`);
     } catch {
-      return { problem: 'json', ...place(clean) };
+      return { problem: 'json', ...lineAndColumn(clean) };
     }
   }
   const servers: { name: string; config: ServerConfig }[] = [];
@@ -154,7 +154,7 @@ function dropTrailingCommas(text: string): string {
 }
 
 /** Line and column of the first thing that is not JSON, as editors count. */
-function place(text: string): { line: number; column: number } {
+export function lineAndColumn(text: string): { line: number; column: number } {
   // Without its braces it is a list of members; the brace that we add is not the user's.
   const isBare = !/^\s*[[{]/.test(text);
   const offset = isBare ? firstError(`{${text}`) - 1 : firstError(text);

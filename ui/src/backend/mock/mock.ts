@@ -1,6 +1,6 @@
-import type { Commands, Event, JsonValue, ServerView, SessionView, TurnView } from '../../wire';
+import type { Commands, Event, JsonValue, ServerView, SessionView, Settings, TurnView } from '../../wire';
 import { type Backend, BackendError, type Listener } from '../backend';
-import { AGENTS, ANSWER, NOW, RECEIPT, SERVERS, SESSIONS, server, session, TURNS } from './scene';
+import { AGENTS, ANSWER, NOW, PROCESSES, RECEIPT, SERVERS, SESSIONS, server, session, TURNS } from './scene';
 
 /** An event before it has its number and its time. */
 type Fresh = Event extends infer E ? (E extends Event ? Omit<E, 'seq' | 'at'> : never) : never;
@@ -21,6 +21,7 @@ export function mockBackend(): Backend {
   const sessions = new Map<string, SessionView>((isFirst ? [] : SESSIONS).map((view) => [view.id, view]));
   const turns = new Map<string, TurnView[]>(Object.entries(isFirst ? {} : TURNS));
   const cancelled = new Set<string>();
+  let settings: Settings = { language: 'system', theme: 'system', on_close: 'ask', introduced: !isFirst };
   let waiting: ((option: string) => void) | null = null;
 
   function publish(what: Fresh): void {
@@ -175,7 +176,9 @@ export function mockBackend(): Backend {
       publish({ type: 'session_removed', id });
       return { ok: true };
     },
-    processes: () => ({ roots: [], strays: 0 }),
+    processes: () => ({ roots: PROCESSES, strays: 0 }),
+    settings_get: () => settings,
+    settings_set: (change) => (settings = { ...settings, ...change }),
     quit: () => {
       publish({ type: 'shutting_down', phase: 'doors' });
       setTimeout(() => listener?.lost(new BackendError('UNREACHABLE', 'gone')), 1500);

@@ -1,4 +1,4 @@
-import type { AgentView, JsonValue, ServerReadiness, ServerView, SessionView, TurnView } from '../../wire';
+import type { AgentView, JsonValue, ProcessNode, ServerReadiness, ServerView, SessionView, TurnView } from '../../wire';
 
 /** What the made-up host of development starts with. */
 
@@ -196,3 +196,14 @@ export const TURNS: Record<string, TurnView[]> = {
     },
   ],
 };
+
+const process = (pid: number, name: string, role: ProcessNode['role'], owner: string | null, children: ProcessNode[] = []): ProcessNode => ({
+  pid, name, role, owner, children, started: NOW - pid * 700, cpu: (pid % 37) / 4, rss: pid * 21_000, pss: pid * 9_000, uptime_ms: pid * 700,
+});
+export const PROCESSES: ProcessNode[] = [
+  process(4000, 'gantry', 'app', null, [
+    process(4710, 'gantry-warden', 'child', null, [process(4711, 'claude-code-acp', 'engine', 'claude', [process(4712, 'node', 'child', null)])]),
+    process(5119, 'gantry-warden', 'child', null, [process(5120, 'node', 'server', 'everything')]),
+    process(5097, 'gantry-warden', 'child', null, [process(5098, 'gantry', 'server', 'recall')]),
+  ]),
+];

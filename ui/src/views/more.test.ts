@@ -1,0 +1,155 @@
+import { describe, expect, it } from 'vitest';
+import { findIn } from '../parts/find';
+import { matchingSessions } from '../state/groups';
+import type { Transcript } from '../state/model';
+import { aSession } from '../state/recordings';
+import type { ProcessNode, TurnView } from '../wire';
+import { chipsOf } from './about';
+import { readAgentForm } from './agent-form';
+import { wishOf } from './keys';
+import { isToolOn, readConfig, withTool } from './server-config';
+import { answerOf, fileName, sessionJson, sessionMarkdown } from './transcript';
+import { turnOf } from '../state/turns';
+import { bytes, memoryOf, rowsOf } from './tree';
+
+describe('a configuration as JSON', () => {
+  const problem = (json: string): string => {
+    const read = readConfig(json);
+    return 'problem' in read ? read.problem : '';
+  };
+
+  it('is checked field by field', () => {
+    expect(problem('{"command": "x",}')).toMatch(/line 1, column/);
+    expect(problem('[]')).toMatch(/object/);
+    expect(problem('{"command":"x","args":"-y"}')).toMatch(/args/);
+    expect(problem('{"command":"x","env":{"A":1}}')).toMatch(/env/);
+    expect(problem('{"command":"x","url":"http://a"}')).toMatch(/exactly one/);
+    expect(problem('{}')).toMatch(/exactly one/);
+  });
+
+  it('keeps what we do not know, and leaves out what is null', () => {
+    expect(readConfig('{"command":"x","cwd":null,"args":[],"later":{"a":1}}')).toEqual({ config: { command: 'x', args: [], later: { a: 1 } } });
+  });
+});
+
+describe('the switch of a tool', () => {
+  const known = ['a', 'b', 'c'];
+
+  it('denies it, and allows it again', () => {
+    const off = withTool({ command: 'x' }, 'a', false, known);
+    expect(off.denyTools).toEqual(['a']);
+    expect(isToolOn(off, 'a')).toBe(false);
+    expect(isToolOn(withTool(off, 'a', true, known), 'a')).toBe(true);
+  });
+
+  it('never turns the last allowed one into "all"', () => {
+    const two = { command: 'x', allowTools: ['a', 'b'] };
+    const one = withTool(two, 'a', false, known);
+    expect(known.filter((tool) => isToolOn(one, tool))).toEqual(['b']);
+    const none = withTool(one, 'b', false, known);
+    expect(known.filter((tool) => isToolOn(none, tool))).toEqual([]);
+    expect(known.filter((tool) => isToolOn(withTool(none, 'c', true, known), tool))).toEqual(['c']);
+  });
+});
+
+describe('sessions', () => {
+  it('are found by words of their title and their folder', () => {
+    const sessions = [aSession({ id: 'a', title: 'Parse the Feed', project: '/home/u/rail' }), aSession({ id: 'b', title: '修复测试', project: '/home/u/other' })];
+    const ids = (wanted: string): string[] => matchingSessions(sessions, wanted).map(({ id }) => id);
+    expect(ids('')).toEqual(['a', 'b']);
+    expect(ids('feed RAIL')).toEqual(['a']);
+    expect(ids('测试')).toEqual(['b']);
+    expect(ids('feed other')).toEqual([]);
+  });
+});
+
+describe('an exported conversation', () => {
+  const turn: TurnView = {
+    id: 't1', number: 1, prompt: [{ type: 'text', text: 'Say hello' }], started_at: 1, ended_at: 2, stop_reason: 'end_turn', description: null,
+    updates: [
+      { sessionUpdate: 'tool_call', toolCallId: 'c', title: 'cat x', kind: 'execute', status: 'completed', rawInput: { a: 1 }, content: [{ type: 'content', content: { type: 'text', text: 'has ```` inside' } }] },
+      { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'Hello **you**' } },
+    ],
+  };
+  const session = aSession({ title: 'A/B: "test"\u0007..' });
+
+  it('is Markdown whose fences hold', () => {
+    const text = sessionMarkdown(session, [turn]);
+    expect(text).toContain('Say hello');
+    expect(text).toContain('Hello **you**');
+    expect(text).toContain('`````\nhas ```` inside\n`````');
+    expect(answerOf(turnOf(turn))).toBe('Hello **you**');
+  });
+
+  it('is JSON with everything that the agent sent', () => {
+    expect(JSON.parse(sessionJson(session, [turn]))).toMatchObject({ format: 'gantry-session/1', turns: [{ id: 't1', updates: turn.updates }] });
+  });
+
+  it('gets a name that every system takes', () => {
+    expect(fileName(session, 'md')).toBe('A B test.md');
+    expect(fileName(aSession({ title: '' }), 'json')).toBe('session.json');
+  });
+});
+
+describe('what the agent tells about the session', () => {
+  it('is shown in short', () => {
+    const about = {
+      current_mode_update: { sessionUpdate: 'current_mode_update', currentModeId: 'plan' },
+      usage_update: { sessionUpdate: 'usage_update', used: 50_000, size: 200_000, cost: { amount: 0.5, currency: 'USD' } },
+      config_option_update: { configOptions: [{ id: 'model', name: 'Model', type: 'select', currentValue: 'm1', options: [{ value: 'm1', name: 'Model One' }] }] },
+    };
+    const chips = chipsOf({ loading: false, pending: [], turns: [], more: false, about } as unknown as Transcript);
+    expect(chips.map(({ text }) => text)).toEqual(['plan', 'Model One', '25%']);
+    expect(chips[2]?.title).toBe('50,000 of 200,000 tokens of context · Cost so far: $0.50');
+    expect(chipsOf(undefined)).toEqual([]);
+  });
+});
+
+describe('the form of an agent', () => {
+  it('is read, or says what is wrong', () => {
+    const form = { id: 'my-agent', name: '', command: '"/opt/my agent" --acp', env: [{ key: 'K', value: 'v' }] };
+    expect(readAgentForm(form, new Set())).toEqual({ id: 'my-agent', config: { name: 'my-agent', command: '/opt/my agent', args: ['--acp'], env: { K: 'v' } } });
+    for (const bad of [{ ...form, id: 'a b' }, { ...form, command: ' ' }, { ...form, command: '"x' }, { ...form, env: [{ key: '', value: 'v' }] }]) {
+      expect(readAgentForm(bad, new Set())).toHaveProperty('problem');
+    }
+    expect(readAgentForm(form, new Set(['my-agent']))).toHaveProperty('problem');
+  });
+});
+
+describe('shortcuts', () => {
+  const press = (init: KeyboardEventInit, target: HTMLElement = document.body): KeyboardEvent => {
+    const event = new KeyboardEvent('keydown', init);
+    Object.defineProperty(event, 'target', { value: target });
+    return event;
+  };
+
+  it('leave writing alone', () => {
+    expect(wishOf(press({ key: '?' }))).toBe('keys');
+    expect(wishOf(press({ key: '?' }, document.createElement('textarea')))).toBeNull();
+    expect(wishOf(press({ key: 'f', ctrlKey: true }, document.createElement('textarea')))).toBe('find');
+    expect(wishOf(press({ key: 'f', ctrlKey: true, repeat: true }))).toBeNull();
+    expect(wishOf(press({ key: '˜', code: 'KeyN', altKey: true }))).toBe('new');
+    expect(wishOf(press({ key: 'n', code: 'KeyN' }))).toBeNull();
+  });
+});
+
+describe('the tree of processes', () => {
+  it('becomes lines, with the fair share of memory where it is known', () => {
+    const node = (pid: number, children: ProcessNode[] = []): ProcessNode => ({ pid, children, started: 0, name: 'x', role: 'child', owner: null, cpu: 0, rss: 100, uptime_ms: 0 });
+    expect(rowsOf([node(1, [node(2, [node(3)]), node(4)])]).map(({ node, depth }) => [node.pid, depth])).toEqual([[1, 0], [2, 1], [3, 2], [4, 1]]);
+    expect(memoryOf(node(1))).toBe(100);
+    expect(memoryOf({ ...node(1), pss: 40 })).toBe(40);
+    expect(bytes(41.5 * 1024 * 1024, 'en')).toBe('41.5 MB');
+    expect(bytes(512, 'en')).toBe('512 byte');
+  });
+});
+
+describe('finding', () => {
+  it('goes over the borders of inline elements, not of blocks', () => {
+    const root = document.createElement('div');
+    root.innerHTML = '<p>One <b>Tw</b>o three</p><p>two</p><p class="unseen">two</p>';
+    expect(findIn(root, 'two').map((range) => range.toString())).toEqual(['Two', 'two']);
+    expect(findIn(root, 'threetwo')).toEqual([]);
+    expect(findIn(root, ' ')).toEqual([]);
+  });
+});

@@ -1,0 +1,29 @@
+import type { ProcessNode } from '../wire';
+
+/** A process as a line of a table. */
+export interface ProcessRow {
+  node: ProcessNode;
+  depth: number;
+}
+
+/** The trees as lines, each below what started it. */
+export function rowsOf(roots: readonly ProcessNode[], depth = 0): ProcessRow[] {
+  return roots.flatMap((node) => [{ node, depth }, ...rowsOf(node.children, depth + 1)]);
+}
+
+/** What the memory of a process is: its fair share where the system tells, else all it has resident. */
+export function memoryOf(node: ProcessNode): number {
+  return node.pss ?? node.rss;
+}
+
+/** Bytes for people: `812 KB`, `41.5 MB`. */
+export function bytes(n: number, language: string): string {
+  const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte'] as const;
+  let at = 0;
+  let value = n;
+  while (value >= 1024 && at < units.length - 1) {
+    value /= 1024;
+    at++;
+  }
+  return new Intl.NumberFormat(language, { style: 'unit', unit: units[at], unitDisplay: 'short', maximumFractionDigits: value < 100 && at > 1 ? 1 : 0 }).format(value);
+}
