@@ -124,24 +124,7 @@ fn window(filter: &[String]) -> Result<(), String> {
 /// can never be used again, only the dependencies can. When it is too large all
 /// the same (old versions of dependencies), everything goes.
 fn drop_stale_artefacts() -> Result<(), String> {
-    let debug = place::target().join("debug");
-    for folder in ["deps", "build", ".fingerprint", "incremental", "examples"] {
-        let Ok(entries) = fs::read_dir(debug.join(folder)) else { continue };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let name = name.strip_prefix("lib").unwrap_or(&name);
-            let is_ours = ["gantry", "xtask", "fake_", "stubborn", "main-", "wire"]
-                .iter()
-                .any(|ours| name.starts_with(ours));
-            if is_ours {
-                let path = entry.path();
-                let gone =
-                    if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-                gone.map_err(|why| format!("{}: {why}", path.display()))?;
-            }
-        }
-    }
+    run(&mut cargo(["clean", "--quiet", "--workspace"]))?;
     let size = size(&place::target());
     if size > TARGET_BOUND {
         println!("{} holds {} MiB: emptied", place::target().display(), size >> 20);
