@@ -1,6 +1,9 @@
 //! What `gantry mcp` is asked to do.
 
-use super::config::{self, Server};
+use super::{
+    config::{self, Server},
+    remote::Transport,
+};
 use gantry_mcp::ToolFilter;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::path::PathBuf;
@@ -26,7 +29,7 @@ pub struct McpArgs {
     /// A header for the URL, `K: V` or `K=V`; can be given several times
     #[arg(short = 'H', long = "header", value_name = "K: V")]
     pub headers: Vec<String>,
-    /// The transport of the URL
+    /// The transport of the URL; found out when it is not given
     #[arg(long, value_enum, value_name = "TRANSPORT")]
     pub protocol: Option<Protocol>,
     /// Only these tools, separated by commas; a server's own list goes before
@@ -95,8 +98,13 @@ impl McpArgs {
             {
                 headers.insert("authorization", secret(&format!("Bearer {token}"))?);
             }
-            let sse = self.protocol == Some(Protocol::Sse);
-            return Ok(Task::Serve(vec![Server::remote("remote", &url, headers, sse, global)?]));
+            let transport = match self.protocol {
+                Some(Protocol::Sse) => Transport::Older,
+                Some(Protocol::StreamableHttp) => Transport::Streamable,
+                None => Transport::Detect,
+            };
+            let server = Server::remote("remote", &url, headers, transport, global)?;
+            return Ok(Task::Serve(vec![server]));
         }
         let text = match (&self.config, &self.config_file) {
             (Some(dash), _) if dash == "-" => from_variable("--config -")?,
@@ -177,7 +185,7 @@ mod tests {
             &["convert", "http://h/mcp", "-H", "A: b=c", "--header", "X-Y=z: 1"],
         ] {
             let Task::Serve(servers) = args(words).task().expect("a task") else { panic!() };
-            let Kind::Remote { url, headers } = &servers[0].kind else { panic!() };
+            let Kind::Remote { url, headers, .. } = &servers[0].kind else { panic!() };
             assert_eq!(url.as_str(), "http://h/mcp");
             assert_eq!(headers["a"], "b=c");
             assert_eq!(headers["x-y"], "z: 1");
@@ -192,7 +200,6 @@ mod tests {
             (&["convert"], "--config"),
             (&["serve", "it"], "unexpected: serve it"),
             (&["--url", "ftp://h"], "ftp://h"),
-            (&["--url", "http://h", "--protocol", "sse"], "SSE"),
             (&["--url", "http://h", "-H", "nothing"], "--header"),
             (&["--config", "{"], "not valid JSON"),
             (&["--config-file", "/nowhere/at/all.json"], "/nowhere/at/all.json"),

@@ -28,12 +28,12 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// Carries the session. Returns the exit code.
 pub async fn run(server: Server) -> u8 {
     let signal = signal();
-    let (url, headers) = match server.kind {
-        Kind::Remote { url, headers } => (url, headers),
+    let (url, headers, transport) = match server.kind {
+        Kind::Remote { url, headers, transport } => (url, headers, transport),
         Kind::Unusable(why) => return failed(&why),
         Kind::Program { .. } => return failed("a program is not carried; give it a `url`"),
     };
-    let remote = match Remote::new(url, headers) {
+    let remote = match Remote::new(url, headers, transport) {
         Ok(remote) => remote,
         Err(why) => return failed(&why),
     };

@@ -1,6 +1,9 @@
 //! `{"mcpServers": …}`: which servers, how they are started, which of their tools pass.
 
-use super::args::{header_name, secret};
+use super::{
+    args::{header_name, secret},
+    remote::Transport,
+};
 use gantry_mcp::ToolFilter;
 use reqwest::{Url, header::HeaderMap};
 use serde::Deserialize;
@@ -27,8 +30,8 @@ pub struct Server {
 pub enum Kind {
     /// A program that we start.
     Program { command: String, args: Vec<String>, env: Vec<(String, String)>, cwd: Option<PathBuf> },
-    /// A URL that speaks streamable HTTP.
-    Remote { url: Url, headers: HeaderMap },
+    /// A URL that speaks MCP over HTTP.
+    Remote { url: Url, headers: HeaderMap, transport: Transport },
     /// Not usable, and why: the other servers are served all the same.
     Unusable(String),
 }
@@ -53,25 +56,20 @@ impl Server {
         name: &str,
         url: &str,
         headers: HeaderMap,
-        sse: bool,
+        transport: Transport,
         filter: ToolFilter,
     ) -> Result<Self, String> {
-        let kind = remote(url, headers, sse)?;
+        let kind = remote(url, headers, transport)?;
         Ok(Self { name: name.to_owned(), kind, filter, start_limit: START_LIMIT })
     }
 }
 
-fn remote(url: &str, headers: HeaderMap, sse: bool) -> Result<Kind, String> {
-    if sse {
-        return Err("the older SSE transport is not supported yet; \
-            use the server's streamable-http URL (often the same with /mcp instead of /sse)"
-            .to_owned());
-    }
+fn remote(url: &str, headers: HeaderMap, transport: Transport) -> Result<Kind, String> {
     let parsed = Url::parse(url).map_err(|error| format!("`{url}` is not a URL: {error}"))?;
     if !matches!(parsed.scheme(), "http" | "https") {
         return Err(format!("`{url}` is neither an http nor an https URL"));
     }
-    Ok(Kind::Remote { url: parsed, headers })
+    Ok(Kind::Remote { url: parsed, headers, transport })
 }
 
 #[derive(Deserialize)]
@@ -185,7 +183,12 @@ impl Entry {
         if let Some(token) = self.auth_token.filter(|token| !token.is_empty()) {
             all.insert("authorization", secret(&format!("Bearer {}", fill("authToken", &token)?))?);
         }
-        remote(&fill("url", &url)?, all, self.transport.as_deref() == Some("sse"))
+        let transport = match self.transport.as_deref() {
+            Some("sse") => Transport::Older,
+            Some("streamable-http" | "http") => Transport::Streamable,
+            _ => Transport::Detect,
+        };
+        remote(&fill("url", &url)?, all, transport)
     }
 }
 
@@ -263,7 +266,6 @@ mod tests {
                 r#"{"url":"http://h","headers":{"A":"${secret:s}"}}"#,
                 "`headers.A` needs the secret `s`",
             ),
-            (r#"{"url":"http://h","transport":"sse"}"#, "SSE"),
             (r#"{"args":[]}"#, "neither a `command` nor a `url`"),
         ] {
             let text = format!(r#"{{"mcpServers":{{"bad":{entry},"good":{{"command":"x"}}}}}}"#);

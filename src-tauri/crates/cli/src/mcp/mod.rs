@@ -14,6 +14,7 @@ mod carry;
 mod config;
 mod front;
 mod merge;
+mod older;
 mod remote;
 pub mod shutdown;
 mod sse;

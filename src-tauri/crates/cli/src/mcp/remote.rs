@@ -5,7 +5,7 @@
 //! unknown to it) ends all calls in flight with that reason; whoever runs it
 //! begins anew. Nothing is sent twice.
 
-use super::sse::Events;
+use super::{older, sse::Events};
 use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
@@ -32,11 +32,11 @@ use tokio::{
 };
 
 /// Longest message, bytes.
-const LONGEST: usize = 64 * 1024 * 1024;
+pub(super) const LONGEST: usize = 64 * 1024 * 1024;
 /// How long the host may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long it may take to accept a message that has no answer.
-const ACCEPT: Duration = Duration::from_secs(30);
+pub(super) const ACCEPT: Duration = Duration::from_secs(30);
 /// The lead of a request before its cancellation.
 const AHEAD: Duration = Duration::from_millis(50);
 /// How often in a row a stream may break before the host is taken for gone.
@@ -44,16 +44,29 @@ const BREAKS: u32 = 4;
 /// Before a stream is opened again, doubled with each break, unless the server says how long.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Messages between this and its reader.
-const QUEUE: usize = 64;
+pub(super) const QUEUE: usize = 64;
 /// Of an error body that is not JSON.
 const SHOWN: usize = 200;
 
-/// A URL that speaks streamable HTTP.
+/// How a URL is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// One endpoint, `POST` and `GET`.
+    Streamable,
+    /// The transport before it, of two endpoints.
+    Older,
+    /// Streamable, unless `initialize` is refused in a way that speaks for the older one.
+    #[default]
+    Detect,
+}
+
+/// A URL that speaks MCP over HTTP.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    http: Client,
-    url: Url,
-    headers: HeaderMap,
+    pub(super) http: Client,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    transport: Transport,
 }
 
 /// The end of a session at the host, to be sent when it ends by our own wish.
@@ -69,12 +82,12 @@ impl Farewell {
 }
 
 /// Why a session is over.
-type Lost = String;
+pub(super) type Lost = String;
 
 impl Remote {
     /// # Errors
     /// When the HTTP client cannot be made (no certificates).
-    pub fn new(url: Url, headers: HeaderMap) -> Result<Self, String> {
+    pub fn new(url: Url, headers: HeaderMap, transport: Transport) -> Result<Self, String> {
         // Another part of the program may have chosen one already; either will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut http = Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);
@@ -83,26 +96,46 @@ impl Remote {
             http = http.no_proxy();
         }
         let http = http.build().map_err(|error| format!("no HTTP client: {}", chain(&error)))?;
-        Ok(Self { http, url, headers })
+        Ok(Self { http, url, headers, transport })
     }
 
     /// Carries one session: sends the lines of `reader`, writes what comes to `writer`. Returns
     /// why it is over, or `Err` when `stop` resolved, which ends the session at the host too.
     pub async fn carry_until(
         &self,
-        reader: impl AsyncRead + Unpin,
-        writer: impl AsyncWrite + Unpin,
+        mut reader: impl AsyncRead + Unpin,
+        mut writer: impl AsyncWrite + Unpin,
         stop: impl Future<Output = Deadline>,
     ) -> Result<Lost, ()> {
-        let session = Session::new(self);
-        // Pinned, so that its streams stay open until the host has been told.
-        let mut carry = pin!(session.carry(reader, writer));
-        let deadline = tokio::select! {
-            lost = &mut carry => return Ok(lost),
-            deadline = stop => deadline,
-        };
-        session.farewell().send(deadline).await;
-        Err(())
+        let mut stop = pin!(stop);
+        let mut first = None;
+        if self.transport != Transport::Older {
+            let session = Session::new(self);
+            // Pinned, so that its streams stay open until the host has been told.
+            let mut carry = pin!(session.carry(&mut reader, &mut writer));
+            tokio::select! {
+                lost = &mut carry => match lock(&session.unwanted).take() {
+                    Some(line) => first = Some((line, lost)),
+                    None => return Ok(lost),
+                },
+                deadline = &mut stop => {
+                    session.farewell().send(deadline).await;
+                    return Err(());
+                }
+            }
+        }
+        tokio::select! {
+            lost = older::carry(self, first, &mut reader, &mut writer) => Ok(lost),
+            // There is no session to end at the host but the stream, which ends here.
+            _ = stop => Err(()),
+        }
+    }
+
+    /// Whether a refused first request speaks for the older transport.
+    fn may_be_older(&self, status: StatusCode) -> bool {
+        let older =
+            [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
+        self.transport == Transport::Detect && older.contains(&status)
     }
 }
 
@@ -115,7 +148,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// An error with its causes; without the URL, which may hold a token.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -135,6 +168,8 @@ struct Session<'a> {
     /// Requests that wait for their response, to be given up when they are cancelled, and
     /// since when.
     open: Mutex<HashMap<String, (AbortHandle, Instant)>>,
+    /// The first request, when the host may want it by the older transport.
+    unwanted: Mutex<Option<Bytes>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -151,6 +186,7 @@ impl<'a> Session<'a> {
             out,
             received: Mutex::new(Some(received)),
             open: Mutex::default(),
+            unwanted: Mutex::default(),
         }
     }
 
@@ -166,7 +202,7 @@ impl<'a> Session<'a> {
     }
 
     fn request(&self, method: Method) -> RequestBuilder {
-        let Remote { http, url, headers } = self.remote;
+        let Remote { http, url, headers, .. } = self.remote;
         let agreed = lock(&self.agreed).clone();
         http.request(method, url.clone()).headers(headers.clone()).headers(agreed)
     }
@@ -289,7 +325,7 @@ impl<'a> Session<'a> {
         }
         let status = response.status();
         if !status.is_success() {
-            return self.refused(id, response).await;
+            return self.refused(request, response).await;
         }
         if is_events(&response) {
             return self.answer_on_stream(id, response, first).await;
@@ -380,7 +416,8 @@ impl<'a> Session<'a> {
     }
 
     /// An HTTP status that is no success: the server's own error where there is one.
-    async fn refused(&self, id: &str, response: Response) -> Result<(), Lost> {
+    async fn refused(&self, request: &Envelope, response: Response) -> Result<(), Lost> {
+        let id = request.id().unwrap_or("null");
         let status = response.status();
         let body = body(response).await.unwrap_or_default();
         let theirs =
@@ -391,6 +428,10 @@ impl<'a> Session<'a> {
         }
         let text: String = String::from_utf8_lossy(&body).trim().chars().take(SHOWN).collect();
         let colon = if text.is_empty() { "" } else { ": " };
+        if request.method() == "initialize" && self.remote.may_be_older(status) {
+            *lock(&self.unwanted) = Some(request.line.clone());
+            return Err(format!("answered `initialize` with HTTP {status}{colon}{text}"));
+        }
         self.fail(id, &format!("answered HTTP {status}{colon}{text}")).await
     }
 
@@ -471,7 +512,10 @@ impl<'a> Session<'a> {
     }
 }
 
-async fn write(mut received: mpsc::Receiver<Bytes>, mut writer: impl AsyncWrite + Unpin) -> Lost {
+pub(super) async fn write(
+    mut received: mpsc::Receiver<Bytes>,
+    mut writer: impl AsyncWrite + Unpin,
+) -> Lost {
     while let Some(line) = received.recv().await {
         let line = frame::to_line(line.into());
         if writer.write_all(&line).await.is_err() || writer.flush().await.is_err() {
@@ -481,7 +525,7 @@ async fn write(mut received: mpsc::Receiver<Bytes>, mut writer: impl AsyncWrite 
     "its connection was closed".to_owned()
 }
 
-fn is_events(response: &Response) -> bool {
+pub(super) fn is_events(response: &Response) -> bool {
     let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
 }

@@ -1,7 +1,10 @@
 //! A URL as a byte stream: our own listener behind it, a hub in front.
 
 use super::*;
-use crate::mcp::{front::Straight, remote::Remote};
+use crate::mcp::{
+    front::Straight,
+    remote::{Remote, Transport},
+};
 use gantry_core::bridge::{Endpoint, Unresolved};
 use gantry_http::mcp::{Endpoints, Sessions, router};
 use gantry_supervisor::Deadline;
@@ -52,7 +55,7 @@ async fn connect(hub: Hub, generation: u64, port: u16, token: &str) -> Near {
     let bearer = format!("Bearer {token}").parse().expect("a header");
     headers.insert("authorization", bearer);
     let url = format!("http://127.0.0.1:{port}/mcp/far").parse().expect("a URL");
-    let remote = Remote::new(url, headers).expect("a client");
+    let remote = Remote::new(url, headers, Transport::Detect).expect("a client");
     let (near, far) = tokio::io::duplex(1 << 16);
     let ((reader, writer), (from, to)) = (tokio::io::split(near), tokio::io::split(far));
     let connection = hub.connect(generation, reader, writer);
