@@ -23,13 +23,38 @@ args: Array<string>,
 env: { [key in string]: string }, };
 
 /**
- * Input of `agents_remove`.
+ * Input of `agents_remove`, `agents_install` and `agents_uninstall`.
  */
 export type AgentId = { 
 /**
  * The agent.
  */
 id: string, };
+
+/**
+ * What Gantry can install of a known agent.
+ */
+export type AgentInstall = { 
+/**
+ * `npm` or `pypi`.
+ */
+registry: string, 
+/**
+ * The package.
+ */
+package: string, 
+/**
+ * The version that is installed.
+ */
+version: string, 
+/**
+ * Whether the one that was found is Gantry's own; `agents_uninstall` removes it.
+ */
+managed: boolean, 
+/**
+ * Whether it is being installed or removed now.
+ */
+running: boolean, };
 
 /**
  * One agent as the list shows it.
@@ -70,7 +95,19 @@ how_to_install: string | null,
 /**
  * Whether it comes with Gantry.
  */
-builtin: boolean, };
+builtin: boolean, 
+/**
+ * In a line, what it is and needs; of a known agent.
+ */
+about?: string, 
+/**
+ * Where to read more; of a known agent.
+ */
+homepage?: string, 
+/**
+ * What `agents_install` does; nothing when Gantry cannot install it.
+ */
+install?: AgentInstall, };
 
 /**
  * Answer of `agents_list`.
@@ -80,6 +117,19 @@ export type AgentsList = {
  * The built-in one first.
  */
 agents: Array<AgentView>, };
+
+/**
+ * Input of `agents_log`.
+ */
+export type AgentsLog = { 
+/**
+ * The agent.
+ */
+id: string, 
+/**
+ * So many of the last lines; 200 when not given.
+ */
+tail?: number, };
 
 /**
  * Input of `agents_save`.
@@ -354,7 +404,15 @@ reason: string,
 /**
  * For people, when it failed.
  */
-description: string | null, } | { "type": "agents_changed", } | { "type": "settings_changed", 
+description: string | null, } | { "type": "agents_changed", } | { "type": "agent_install", 
+/**
+ * The agent.
+ */
+id: string, 
+/**
+ * What npm, uv or pip says.
+ */
+line: string, } | { "type": "settings_changed", 
 /**
  * As they are now.
  */
@@ -1201,6 +1259,12 @@ export interface Commands {
   agents_save: { input: AgentsSave; output: AgentView };
   /** Removes a saved agent. */
   agents_remove: { input: AgentId; output: Done };
+  /** Installs a known agent into Gantry's own directory; answers when it is there. */
+  agents_install: { input: AgentId; output: AgentView };
+  /** Removes what Gantry installed of a known agent. */
+  agents_uninstall: { input: AgentId; output: AgentView };
+  /** What the last installation of a known agent said. */
+  agents_log: { input: AgentsLog; output: LogLines };
   /** All sessions, the last active first. */
   sessions_list: { input: Nothing; output: SessionsList };
   /** Opens a session in a folder. */

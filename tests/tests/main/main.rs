@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod agents;
 mod bridge;
 mod builtin_agent;
 mod chat;

@@ -3,6 +3,7 @@
 
 #![deny(missing_docs)]
 
+mod agents;
 pub mod api;
 pub mod app;
 pub mod bridge;

@@ -84,6 +84,12 @@ commands! {
     agents_save(AgentsSave) -> AgentView;
     /// Removes a saved agent.
     agents_remove(AgentId) -> Done;
+    /// Installs a known agent into Gantry's own directory; answers when it is there.
+    agents_install(AgentId) -> AgentView;
+    /// Removes what Gantry installed of a known agent.
+    agents_uninstall(AgentId) -> AgentView;
+    /// What the last installation of a known agent said.
+    agents_log(AgentsLog) -> LogLines;
     /// All sessions, the last active first.
     sessions_list(Nothing) -> SessionsList;
     /// Opens a session in a folder.

@@ -1,7 +1,12 @@
-//! The agents that can be used, and how a name becomes something to start.
+//! The agents that can be used or installed, and how a name becomes something to start.
 
 use super::App;
-use crate::{Error, Result, session::AgentSpec, wire::*};
+use crate::{
+    Error, Result,
+    agents::{self, Found, Known},
+    session::AgentSpec,
+    wire::*,
+};
 use gantry_store::AgentRow;
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,14 +14,59 @@ use std::{collections::BTreeMap, path::Path};
 pub const BUILTIN_AGENT: &str = "built-in";
 
 impl App {
-    /// The built-in agent, then the saved ones.
+    /// The built-in agent, then the saved ones, then those that Gantry knows.
     ///
     /// # Errors
     /// The store cannot be read.
     pub async fn agents_list(&self, _: Nothing) -> Result<AgentsList> {
         let mut agents = vec![self.builtin_view()];
-        agents.extend(self.saved_agents().await?.iter().map(|(id, config)| view(id, config)));
+        let saved = self.saved_agents().await?;
+        agents.extend(saved.iter().map(|(id, config)| view(id, config)));
+        // A saved one takes the place of a known one.
+        let known =
+            agents::known().iter().filter(|known| saved.iter().all(|(id, _)| *id != known.id));
+        for (known, found) in self.find_agents(known.collect()).await? {
+            agents.push(self.known_view(known, found));
+        }
         Ok(AgentsList { agents })
+    }
+
+    /// Installs a known agent into the data directory and waits until it is there.
+    ///
+    /// # Errors
+    /// Not known; busy; what the installation said.
+    pub async fn agents_install(&self, input: AgentId) -> Result<AgentView> {
+        self.still_open()?;
+        let known = known(&input.id)?;
+        self.installs().install(known).await?;
+        self.one_known_view(known).await
+    }
+
+    /// Removes what Gantry installed of an agent; an installation of the user's own stays.
+    ///
+    /// # Errors
+    /// Not known, or not installed by Gantry; busy.
+    pub async fn agents_uninstall(&self, input: AgentId) -> Result<AgentView> {
+        self.still_open()?;
+        let known = known(&input.id)?;
+        self.installs().uninstall(&known.id).await?;
+        self.one_known_view(known).await
+    }
+
+    /// What the last installation of a known agent said.
+    ///
+    /// # Errors
+    /// Not known.
+    pub async fn agents_log(&self, input: AgentsLog) -> Result<LogLines> {
+        let log = self.installs().log(&known(&input.id)?.id);
+        let tail = input.tail.unwrap_or(200);
+        let read = self.scope().spawn_blocking("read an installation's log", move || {
+            let text = std::fs::read(log).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(tail)..].iter().map(|&line| line.to_owned()).collect()
+        });
+        Ok(LogLines { lines: read.join().await.unwrap_or_default() })
     }
 
     /// Adds an agent or replaces it.
@@ -74,9 +124,72 @@ impl App {
             Some((id, config)) => {
                 Ok(AgentSpec { id, command: config.command, args: config.args, env: config.env })
             }
-            None => Err(Error::not_found(format!(
+            None => self.known_spec(wanted).await,
+        }
+    }
+
+    async fn known_spec(&self, wanted: &str) -> Result<AgentSpec> {
+        let known = agents::by_id(wanted).ok_or_else(|| {
+            Error::not_found(format!(
                 "there is no agent `{wanted}`; see the list of agents, or add it there"
-            ))),
+            ))
+        })?;
+        let found = self.find_agents(vec![known]).await?.pop().and_then(|(_, found)| found);
+        let found = found.ok_or_else(|| {
+            Error::not_found(format!(
+                "agent `{wanted}` is not installed; install it from the list of agents, or by \
+                 hand: {}",
+                known.how_to_install
+            ))
+        })?;
+        Ok(AgentSpec {
+            id: known.id.clone(),
+            command: found.path.display().to_string(),
+            args: known.args.clone(),
+            env: known.env.clone(),
+        })
+    }
+
+    /// Looks for known agents.
+    async fn find_agents(
+        &self,
+        wanted: Vec<&'static Known>,
+    ) -> Result<Vec<(&'static Known, Option<Found>)>> {
+        let home = self.installs().home().to_owned();
+        let search = self.scope().spawn_blocking("look for agents", move || {
+            let find = |known| (known, agents::find(known, &home));
+            wanted.into_iter().map(find).collect()
+        });
+        search.join().await.ok_or_else(Error::shutting_down)
+    }
+
+    async fn one_known_view(&self, known: &'static Known) -> Result<AgentView> {
+        let found = self.find_agents(vec![known]).await?.pop().and_then(|(_, found)| found);
+        Ok(self.known_view(known, found))
+    }
+
+    fn known_view(&self, known: &Known, found: Option<Found>) -> AgentView {
+        let managed = found.as_ref().is_some_and(|found| found.managed);
+        let install = known.package.as_ref().map(|package| AgentInstall {
+            registry: package.registry.name().to_owned(),
+            package: package.name.clone(),
+            version: package.version.clone(),
+            managed,
+            running: self.installs().is_running(&known.id),
+        });
+        AgentView {
+            id: known.id.clone(),
+            name: known.name.clone(),
+            command: known.program.clone(),
+            args: known.args.clone(),
+            installed: found.is_some(),
+            how_to_install: found.is_none().then(|| known.how_to_install.clone()),
+            version: found.as_ref().and_then(|found| found.version.clone()),
+            path: found.map(|found| found.path.display().to_string()),
+            builtin: false,
+            about: Some(known.about.clone()),
+            homepage: Some(known.homepage.clone()),
+            install,
         }
     }
 
@@ -106,6 +219,9 @@ impl App {
             version: Some(crate::VERSION.into()),
             how_to_install: None,
             builtin: true,
+            about: None,
+            homepage: None,
+            install: None,
         }
     }
 }
@@ -135,7 +251,16 @@ fn view(id: &str, config: &AgentConfig) -> AgentView {
         path: path.map(|path| path.display().to_string()),
         version: None,
         builtin: false,
+        about: None,
+        homepage: None,
+        install: None,
     }
+}
+
+fn known(id: &str) -> Result<&'static Known> {
+    agents::by_id(id).ok_or_else(|| {
+        Error::not_found(format!("there is no known agent `{id}`; `agents_list` names them"))
+    })
 }
 
 /// Ids are names, not paths: letters, digits, `.`, `_`, `-`, not leading with `.`.

@@ -1,6 +1,6 @@
 //! The application service: what both hosts offer, in one place.
 
-mod agents;
+pub(crate) mod agents;
 mod chat;
 mod commands;
 mod defaults;
@@ -11,6 +11,7 @@ pub use chat::*;
 pub use defaults::DEFAULT_SERVERS_VARIABLE;
 
 use crate::{
+    agents::{Installs, InstallsParts},
     bridge::{Bridge, BridgeParts, ServerSpec},
     data_dir::DataDir,
     events::Events,
@@ -73,6 +74,7 @@ struct Inner {
     events: Events,
     bridge: Bridge,
     sessions: Sessions,
+    installs: Installs,
     shutdown: Shutdown,
     /// Owner of the shutdown itself, which closes `scope`.
     _shutdown_scope: Scope,
@@ -134,6 +136,12 @@ impl App {
             gantry: options.programs.gantry.clone(),
         })
         .await?;
+        let installs = Installs::new(InstallsParts {
+            home: options.data.root.join("agents"),
+            scope: scope.child("installations"),
+            supervisor: supervisor.clone(),
+            events: events.clone(),
+        });
         let shutdown = Shutdown::new();
         let parts = shutdown::Parts {
             scope: scope.clone(),
@@ -159,6 +167,7 @@ impl App {
                 events,
                 bridge,
                 sessions,
+                installs,
                 shutdown,
                 _shutdown_scope: shutdown_scope,
                 table: Mutex::default(),
@@ -241,6 +250,10 @@ impl App {
     /// The sessions.
     pub fn sessions(&self) -> &Sessions {
         &self.inner.sessions
+    }
+    /// Agents that Gantry installs.
+    pub(crate) fn installs(&self) -> &Installs {
+        &self.inner.installs
     }
     /// What is kept.
     pub fn store(&self) -> &Store {

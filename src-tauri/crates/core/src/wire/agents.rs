@@ -41,6 +41,44 @@ pub struct AgentView {
     pub how_to_install: Option<String>,
     /// Whether it comes with Gantry.
     pub builtin: bool,
+    /// In a line, what it is and needs; of a known agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub about: Option<String>,
+    /// Where to read more; of a known agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub homepage: Option<String>,
+    /// What `agents_install` does; nothing when Gantry cannot install it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub install: Option<AgentInstall>,
+}
+
+/// What Gantry can install of a known agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct AgentInstall {
+    /// `npm` or `pypi`.
+    pub registry: String,
+    /// The package.
+    pub package: String,
+    /// The version that is installed.
+    pub version: String,
+    /// Whether the one that was found is Gantry's own; `agents_uninstall` removes it.
+    pub managed: bool,
+    /// Whether it is being installed or removed now.
+    pub running: bool,
+}
+
+/// Input of `agents_log`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct AgentsLog {
+    /// The agent.
+    pub id: String,
+    /// So many of the last lines; 200 when not given.
+    #[serde(default)]
+    #[ts(optional)]
+    pub tail: Option<usize>,
 }
 
 /// Answer of `agents_list`.
@@ -59,7 +97,7 @@ pub struct AgentsSave {
     pub config: AgentConfig,
 }
 
-/// Input of `agents_remove`.
+/// Input of `agents_remove`, `agents_install` and `agents_uninstall`.
 #[derive(Clone, Debug, Serialize, Deserialize, TS)]
 pub struct AgentId {
     /// The agent.

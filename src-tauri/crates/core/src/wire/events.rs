@@ -98,6 +98,13 @@ pub enum Happening {
     },
     /// Agents were saved or removed: ask `agents_list` again.
     AgentsChanged {},
+    /// An agent is being installed. Its end is told by `agents_changed`.
+    AgentInstall {
+        /// The agent.
+        id: String,
+        /// What npm, uv or pip says.
+        line: String,
+    },
     /// The user chose something about the program.
     SettingsChanged {
         /// As they are now.

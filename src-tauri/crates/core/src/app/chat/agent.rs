@@ -21,6 +21,7 @@ pub(super) fn resolve(
     let nothing = ChatAgentServer::default();
     let wanted = wanted.unwrap_or(&nothing);
     let command = given(wanted.command.as_deref());
+    let is_known = known.is_some();
     let mut spec = match (known, command) {
         (Some(known), _) => known,
         (None, Some(command)) => AgentSpec {
@@ -51,10 +52,26 @@ pub(super) fn resolve(
             )),
         }
     }
-    if let (BUILTIN_AGENT, Some(provider)) = (spec.id.as_str(), provider) {
-        give_model(&mut spec.env, provider, warnings);
+    match provider {
+        Some(provider) if spec.id == BUILTIN_AGENT => {
+            give_model(&mut spec.env, provider, warnings);
+        }
+        Some(provider) if is_known => give_endpoint(&mut spec, provider),
+        _ => {}
     }
     spec
+}
+
+/// A known agent is led to the endpoint by variables of its own. One with a placeholder
+/// that the provider has nothing for is left out; what the request set itself stays.
+fn give_endpoint(spec: &mut AgentSpec, provider: &ModelProvider) {
+    let protocol = provider.api_protocol.as_deref().unwrap_or("openai");
+    let variables = crate::agents::by_id(&spec.id).and_then(|known| known.endpoint.get(protocol));
+    for (name, value) in variables.into_iter().flatten() {
+        if let Ok(value) = fill(value, Some(provider)) {
+            spec.env.entry(name.clone()).or_insert(value);
+        }
+    }
 }
 
 /// The built-in agent reads its model from its environment. What the request
@@ -194,6 +211,28 @@ mod tests {
         let other = ModelProvider { api_protocol: Some("anthropic".into()), ..provider() };
         let spec = resolve(None, Some(&other), Some(builtin_spec()), &mut warnings);
         assert!(spec.env.is_empty() && warnings.len() == 1);
+    }
+
+    #[test]
+    fn a_known_agent_is_led_to_the_endpoint_unless_the_request_says_where_to_go() {
+        let known = |env: &[(&str, &str)]| AgentSpec {
+            id: "claude".into(),
+            command: "claude-agent-acp".into(),
+            args: vec![],
+            env: env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        };
+        let provider = ModelProvider { api_protocol: Some("anthropic".into()), ..provider() };
+        let spec = resolve(None, Some(&provider), Some(known(&[])), &mut vec![]);
+        assert_eq!(spec.env["ANTHROPIC_BASE_URL"], "http://127.0.0.1:1/v1");
+        assert_eq!(spec.env["ANTHROPIC_API_KEY"], "sk-1");
+        assert!(!spec.env.contains_key("ANTHROPIC_MODEL"), "there is no model to name");
+        let own = known(&[("ANTHROPIC_BASE_URL", "http://own")]);
+        let spec = resolve(None, Some(&provider), Some(own), &mut vec![]);
+        assert_eq!(spec.env["ANTHROPIC_BASE_URL"], "http://own");
+        // A program that only has the same name is nobody we know.
+        let wanted = wanted("/opt/claude", &[]);
+        let spec = resolve(Some(&wanted), Some(&provider), None, &mut vec![]);
+        assert!(spec.env.is_empty());
     }
 
     #[test]

@@ -1,0 +1,125 @@
+//! The agents that Gantry knows: how they are found, installed and started.
+//! They stand in `known.json`; to add one, add an entry.
+
+mod find;
+mod install;
+
+pub(crate) use find::{Found, find};
+pub(crate) use install::{Installs, InstallsParts};
+
+use serde::Deserialize;
+use std::{collections::BTreeMap, sync::OnceLock};
+
+const KNOWN: &str = include_str!("known.json");
+
+/// An agent that Gantry knows.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Known {
+    /// Unique: letters, digits, `.`, `_`, `-`.
+    pub(crate) id: String,
+    /// For people.
+    pub(crate) name: String,
+    /// In a line, what it is and needs.
+    pub(crate) about: String,
+    /// Where to read more.
+    pub(crate) homepage: String,
+    /// The program that starts it.
+    pub(crate) program: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub(crate) args: Vec<String>,
+    /// Added to its environment.
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    /// What Gantry can install.
+    #[serde(default)]
+    pub(crate) package: Option<Package>,
+    /// What to do by hand.
+    pub(crate) how_to_install: String,
+    /// Folders besides `PATH` where its own installer puts it; `~` is the home.
+    #[serde(default)]
+    pub(crate) places: Vec<String>,
+    /// By protocol: variables that lead it to a custom endpoint, with
+    /// `{MODEL_PROVIDER_…}` to be filled in.
+    #[serde(default)]
+    pub(crate) endpoint: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A package at a pinned version.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Package {
+    /// Where it comes from.
+    pub(crate) registry: Registry,
+    /// Its name there.
+    pub(crate) name: String,
+    /// The version that is installed.
+    pub(crate) version: String,
+    /// The Python that it needs, at least.
+    #[serde(default)]
+    pub(crate) python: Option<String>,
+}
+
+/// A package registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Registry {
+    /// npmjs.com, or what npm is set to.
+    Npm,
+    /// pypi.org, or what pip and uv are set to.
+    Pypi,
+}
+
+impl Registry {
+    /// Its name on the wire.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Npm => "npm",
+            Self::Pypi => "pypi",
+        }
+    }
+}
+
+/// All agents that Gantry knows, in the order of the file.
+pub(crate) fn known() -> &'static [Known] {
+    static LIST: OnceLock<Vec<Known>> = OnceLock::new();
+    LIST.get_or_init(|| {
+        // A test holds that the file can be read.
+        serde_json::from_str(KNOWN).unwrap_or_else(|error| {
+            tracing::error!("the list of known agents cannot be read: {error}");
+            Vec::new()
+        })
+    })
+}
+
+/// The known agent with this id.
+pub(crate) fn by_id(id: &str) -> Option<&'static Known> {
+    known().iter().find(|known| known.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::agents::check_name;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_list_can_be_read_and_every_entry_is_sound() {
+        let list: Vec<Known> = serde_json::from_str(KNOWN).unwrap();
+        let ids: BTreeSet<_> = list.iter().map(|known| &known.id).collect();
+        assert_eq!(ids.len(), list.len(), "an id stands twice");
+        for known in &list {
+            check_name("id", &known.id).unwrap();
+            let texts = [&known.name, &known.about, &known.program, &known.how_to_install];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{known:?}");
+            assert!(known.homepage.starts_with("https://"), "{known:?}");
+            if let Some(package) = &known.package {
+                let is_pinned = package.version.starts_with(|c: char| c.is_ascii_digit());
+                assert!(is_pinned && !package.version.contains(['^', '*', ' ']), "{package:?}");
+            }
+            let values = known.endpoint.values().flat_map(BTreeMap::values);
+            for value in values {
+                assert!(value.contains("{MODEL_PROVIDER_"), "{value} leads nowhere");
+            }
+        }
+    }
+}

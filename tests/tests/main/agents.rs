@@ -1,0 +1,187 @@
+//! Known agents: found, installed into the data directory, started by their name
+//! and led to a custom endpoint.
+
+use gantry_tests::{Api, Instance, Model, Progress, Stage, npm, programs, wait_until};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
+
+const BOUND: Duration = Duration::from_secs(60);
+
+/// A stand-in for npm: it installs `fake_agent` under the name of Gemini CLI. Files
+/// beside it make it fail or hang.
+fn fake_npm(stage: &Stage) {
+    let folder = stage.path("bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (folder, agent) = (folder.display(), programs::path("fake_agent"));
+    let script = format!(
+        "#!/bin/sh\n\
+         echo \"npm is asked for: $*\"\n\
+         if [ -f {folder}/fails ]; then echo 'npm error 404 Not Found' >&2; exit 1; fi\n\
+         mkdir -p node_modules/.bin\n\
+         if [ -f {folder}/hangs ]; then sleep 6345; fi\n\
+         ln -s {} node_modules/.bin/gemini\n",
+        agent.display()
+    );
+    let npm = stage.path("bin/npm");
+    std::fs::write(&npm, script).unwrap();
+    std::fs::set_permissions(&npm, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+async fn start(stage: &Stage, folders: &[&Path]) -> Instance {
+    let folders = folders.iter().copied().map(Path::to_path_buf);
+    let path = folders.chain(["/usr/local/bin", "/usr/bin", "/bin"].map(Into::into));
+    let path = std::env::join_paths(path).unwrap();
+    Instance::start_with(stage, |command| {
+        command.env("PATH", path);
+    })
+    .await
+}
+
+async fn entry(api: &Api, id: &str) -> Value {
+    let list = api.api("agents_list", json!({})).await;
+    let agents = list["agents"].as_array().unwrap();
+    agents.iter().find(|agent| agent["id"] == id).cloned().unwrap()
+}
+
+/// The names in the folder of installations, without the log.
+fn installations(stage: &Stage) -> Vec<String> {
+    let entries = std::fs::read_dir(stage.data_dir().join("agents")).into_iter().flatten();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| !name.ends_with(".log")).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn an_agent_is_installed_used_and_removed_and_a_failure_changes_nothing() {
+    let stage = Stage::shared().await;
+    fake_npm(&stage);
+    let mut instance = start(&stage, &[&stage.path("bin")]).await;
+    let gemini = json!({ "id": "gemini" });
+    let before = entry(&instance, "gemini").await;
+    assert_eq!(before["installed"], false, "{before}");
+    assert!(before["how_to_install"].as_str().unwrap().contains("npm install"), "{before}");
+    assert_eq!(before["install"]["managed"], false, "{before}");
+
+    std::fs::write(stage.path("bin/fails"), "").unwrap();
+    let failed = instance.post("/api/agents_install", &gemini).await;
+    let why = failed.body["error"]["message"].as_str().unwrap_or_default();
+    assert!(why.contains("404 Not Found") && why.contains("nothing was changed"), "{failed:?}");
+    assert_eq!(installations(&stage), Vec::<String>::new());
+
+    std::fs::remove_file(stage.path("bin/fails")).unwrap();
+    let events = instance.request(Method::GET, "/events").send().await.unwrap();
+    let mut events = Progress::new(events);
+    let installed = instance.api("agents_install", gemini.clone()).await;
+    assert_eq!(
+        (&installed["installed"], &installed["install"]["managed"]),
+        (&json!(true), &json!(true))
+    );
+    let version = installed["install"]["version"].as_str().unwrap().to_owned();
+    assert_eq!(installed["version"], version.as_str(), "{installed}");
+    assert!(installed["path"].as_str().unwrap().starts_with(&*stage.data_dir().to_string_lossy()));
+    let said = format!("@google/gemini-cli@{version}");
+    let progress = events.until("progress", BOUND, |event| event.data["type"] == "agent_install");
+    let progress = progress.await.data;
+    assert!(progress["line"].as_str().unwrap().contains(&said), "{progress}");
+    let log = instance.api("agents_log", gemini.clone()).await;
+    assert!(log.to_string().contains(&said), "{log}");
+    assert_eq!(installations(&stage).len(), 2, "{:?}", installations(&stage));
+
+    // A failure leaves what is there in place, and it works.
+    let kept = installations(&stage);
+    std::fs::write(stage.path("bin/fails"), "").unwrap();
+    assert_eq!(instance.post("/api/agents_install", &gemini).await.body["ok"], false);
+    assert_eq!(installations(&stage), kept);
+    let request = json!({
+        "project_id": "p", "prompt": "ECHO started by its name",
+        "agent_config": { "agent_server": { "agent_id": "gemini" }, "context_servers": {} },
+    });
+    let (answer, text) = instance.turn(request, BOUND).await;
+    assert_eq!(text, "started by its name", "{answer}");
+
+    let removed = instance.api("agents_uninstall", gemini.clone()).await;
+    assert_eq!(removed["installed"], false, "{removed}");
+    assert_eq!(installations(&stage), Vec::<String>::new());
+    assert_eq!(instance.post("/api/agents_uninstall", &gemini).await.body["ok"], false);
+    instance.quit().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn a_quit_ends_an_installation_and_the_next_one_clears_what_it_left() {
+    let stage = Stage::shared().await;
+    fake_npm(&stage);
+    std::fs::write(stage.path("bin/hangs"), "").unwrap();
+    let mut instance = start(&stage, &[&stage.path("bin")]).await;
+    let gemini = json!({ "id": "gemini" });
+    let waiting = instance.request(Method::POST, "/api/agents_install").json(&gemini);
+    let waiting = tokio::spawn(waiting.send());
+    wait_until("npm runs", BOUND, async || {
+        (!stage.members_like("sleep 6345").is_empty()).then_some(())
+    })
+    .await;
+    assert_eq!(entry(&instance, "gemini").await["install"]["running"], true);
+    let second = instance.post("/api/agents_install", &gemini).await;
+    assert_eq!(second.body["error"]["code"], "BUSY", "{second:?}");
+    instance.quit().await;
+    drop(waiting.await);
+    stage.empty_but(&[], Duration::from_millis(100)).await;
+
+    std::fs::remove_file(stage.path("bin/hangs")).unwrap();
+    let mut instance = start(&stage, &[&stage.path("bin")]).await;
+    assert_eq!(entry(&instance, "gemini").await["installed"], false);
+    instance.api("agents_install", gemini).await;
+    assert_eq!(installations(&stage).len(), 2, "{:?}", installations(&stage));
+    instance.quit().await;
+    stage.finish().await;
+}
+
+/// Real ones that lie in `PATH`; the variables that lead them to the model are those
+/// of the list.
+#[tokio::test]
+async fn installed_agents_are_found_and_led_to_a_custom_endpoint() {
+    let stage = Stage::shared().await;
+    let model = Model::start(&stage).await;
+    let node = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .find(|folder| folder.join("node").is_file())
+        .expect("node in PATH");
+    let opencode = npm::agent("opencode", "opencode-linux-x64/bin/opencode");
+    let claude = npm::agent("claude", ".bin/claude-agent-acp");
+    let folders = [opencode.parent().unwrap(), claude.parent().unwrap(), &node];
+    let mut instance = start(&stage, &folders).await;
+    for (id, path) in [("opencode", &opencode), ("claude", &claude)] {
+        let found = entry(&instance, id).await;
+        assert_eq!(found["path"], path.display().to_string(), "{found}");
+        assert_eq!(found["install"]["managed"], false, "{found}");
+    }
+    assert_eq!(entry(&instance, "claude").await["version"], "0.49.0");
+    for (id, protocol, base) in [
+        ("claude", "anthropic", model.url.clone()),
+        ("opencode", "openai", format!("{}/v1", model.url)),
+    ] {
+        let request = json!({
+            "project_id": id, "prompt": "DO: SAY led here",
+            "model_provider": {
+                "base_url": base, "api_key": "x", "model": "fake-model", "api_protocol": protocol,
+            },
+            "agent_config": {
+                "agent_server": {
+                    "agent_id": id,
+                    "env": { "IS_SANDBOX": "", "OPENCODE_DISABLE_MODELS_FETCH": "1",
+                             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1" },
+                },
+                "context_servers": {},
+            },
+        });
+        let (answer, text) = instance.turn(request, BOUND).await;
+        assert!(text.contains("led here"), "{id}: {answer}\n{text}");
+        let requests = model.requests();
+        let asked = requests.last().unwrap();
+        assert_eq!(asked["body"]["model"], "fake-model", "{id}");
+    }
+    instance.quit().await;
+    model.stop().await;
+    stage.finish().await;
+}
