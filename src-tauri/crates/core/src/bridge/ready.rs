@@ -15,6 +15,9 @@ use gantry_supervisor::Deadline;
 use std::fmt::Write;
 use tokio::{sync::watch, time::Instant};
 
+/// Said of a server that has said nothing.
+pub(super) const UNANSWERED: &str = "it has not answered yet";
+
 /// What is to be waited for under a name.
 struct Wait {
     name: String,
@@ -106,6 +109,7 @@ async fn one(wait: Wait, begun: Instant, deadline: Deadline) -> ServerReadiness 
     let stopped = || "it was stopped while the session waited for it".to_owned();
     let unsaid = |why: Option<String>| match state {
         ReadinessState::Failed => Some(why.unwrap_or_else(stopped)),
+        ReadinessState::PassedThrough => Some(why.unwrap_or_else(|| UNANSWERED.to_owned())),
         _ => why,
     };
     ServerReadiness {

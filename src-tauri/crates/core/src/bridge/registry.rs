@@ -168,7 +168,7 @@ impl Slot {
         let identity = Identity::of(config);
         self.config = config.clone();
         let config = config.clone();
-        self.handle.hub.set_filter(filter_of(&config));
+        set_terms(&self.handle.hub, &config);
         if std::mem::replace(&mut self.identity, identity).has_process_of(&identity) {
             self.handle.tell(Input::Adopt { config });
             return None;
@@ -280,6 +280,7 @@ impl Shared {
             line_limit: LINE_LIMIT,
             start_wait: START_WAIT,
         });
+        set_terms(&hub, &config);
         let (clock, cancelled) = (hub.clock(), self.scope.cancelled());
         self.scope.spawn(format!("clock of {name}"), async move {
             tokio::select! {
@@ -454,6 +455,12 @@ impl Shared {
             self.parts.events.publish(Happening::ServerChanged { server: view });
         }
     }
+}
+
+/// What the bridge itself does for all clients of a server.
+fn set_terms(hub: &Hub, config: &ServerConfig) {
+    hub.set_filter(filter_of(config));
+    hub.set_call_limit(config.call_timeout_ms.map(Duration::from_millis));
 }
 
 /// The slots of a session's servers.

@@ -3,6 +3,7 @@
 use super::super::{
     next::{END_SPAN, Event},
     process::{self, Started, Tail},
+    ready::UNANSWERED,
     references,
 };
 use super::{Input, Live, Server, lost};
@@ -198,7 +199,7 @@ impl Server {
                 let quiet = || {
                     (begun.elapsed() >= QUIET).then(|| match fetcher {
                         Some(program) => format!("`{program}` may be downloading it"),
-                        None => "it has not answered yet".to_owned(),
+                        None => UNANSWERED.to_owned(),
                     })
                 };
                 let note = last.map(|line| line.trim().chars().take(NOTE).collect()).or_else(quiet);

@@ -56,6 +56,35 @@ async fn a_session_changes_the_terms_of_its_own_server() {
     fixture.close().await;
 }
 
+/// The limit of a call holds for agents, too, and the error names it.
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_limit() {
+    let fixture = Fixture::new();
+    let own = |limit: u64| {
+        Some(vec![spec_with("x", "slow-call=5000", json!({ "callTimeoutMs": limit }))])
+    };
+    for (limit, ends_after) in [(2000, 2000), (9000, 5000)] {
+        fixture.open("s", own(limit)).await;
+        let hub = fixture.endpoint("s", "x").unwrap().hub;
+        let (client, mut messages) = hub.attach("s");
+        let call = json!({ "jsonrpc": "2.0", "id": "c", "method": "tools/call",
+                           "params": { "name": "who", "arguments": {} } });
+        let begun = tokio::time::Instant::now();
+        client.send(call.to_string().into()).unwrap();
+        let answer: Value = serde_json::from_slice(&messages.recv().await.unwrap().line).unwrap();
+        assert_eq!(begun.elapsed().as_millis(), ends_after, "{answer}");
+        if ends_after == u128::from(limit) {
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.contains("callTimeoutMs") && message.contains("who"), "{message}");
+        } else {
+            assert!(answer["result"].is_object(), "{answer}");
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    assert_eq!(fixture.world.launches("x"), 1);
+    fixture.close().await;
+}
+
 /// Case 41: a start that may be a download is not thrown away, and says what it does.
 #[tokio::test(start_paused = true)]
 async fn a_first_download_has_time_and_shows_its_progress() {
