@@ -20,8 +20,8 @@ enum Step {
 const SCRIPTS: [&str; 5] = ["mark=a", "mark=b delay=300", "mark=c slow-end=700", "dies", "missing"];
 
 fn step() -> impl Strategy<Value = Step> {
-    let server = || (0..3_u8, 0..5_u8);
-    let saved = (0..3_u8, 0..5_u8, any::<bool>(), prop::bool::weighted(0.8));
+    let server = || (0..3_u8, 0..15_u8);
+    let saved = (0..3_u8, 0..15_u8, any::<bool>(), prop::bool::weighted(0.8));
     prop_oneof![
         4 => (0..4_u8, prop::option::of(prop::collection::vec(server(), 0..3)))
             .prop_map(|(session, servers)| Step::Lease(session, servers)),
@@ -33,6 +33,24 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..3_u8).prop_map(Step::Crash),
         4 => (0..1500_u16).prop_map(Step::Wait),
     ]
+}
+
+/// A server by its numbers: how it behaves, and (beyond the scripts) on other terms or remote.
+fn numbered(name: u8, number: u8, more: Value) -> ServerSpec {
+    let (script, kind) = (usize::from(number) % SCRIPTS.len(), usize::from(number) / SCRIPTS.len());
+    let mut spec = match kind {
+        2 => far(&named(name), SCRIPTS[script], more),
+        _ => spec_with(&named(name), SCRIPTS[script], more),
+    };
+    if kind == 1 {
+        spec.config.deny_tools = vec!["other".into()];
+    }
+    spec
+}
+
+fn script_of(config: &ServerConfig) -> String {
+    let fragment = || Some(config.url.as_ref()?.split_once('#')?.1.to_owned());
+    config.args.first().cloned().or_else(fragment).unwrap_or_default()
 }
 
 fn named(name: u8) -> String {
@@ -48,7 +66,7 @@ fn carry_out(fixture: &Fixture, step: Step) {
                 let servers = servers.map(|servers| {
                     servers
                         .into_iter()
-                        .map(|(name, script)| spec(&named(name), SCRIPTS[usize::from(script)]))
+                        .map(|(name, number)| numbered(name, number, json!({})))
                         .collect()
                 });
                 bridge.lease(&format!("s{session}"), servers).await;
@@ -61,7 +79,7 @@ fn carry_out(fixture: &Fixture, step: Step) {
                     .into_iter()
                     .map(|(name, script, persistent, enabled)| {
                         let more = json!({ "persistent": persistent, "enabled": enabled });
-                        spec_with(&named(name), SCRIPTS[usize::from(script)], more)
+                        numbered(name, script, more)
                     })
                     .collect();
                 bridge.configure(saved).await;
@@ -107,7 +125,7 @@ proptest! {
                     .slots
                     .values()
                     .filter(|slot| slot.is_needed())
-                    .map(|slot| (slot.name.clone(), slot.condition(), slot.config.args[0].clone()))
+                    .map(|slot| (slot.name.clone(), slot.condition(), script_of(&slot.config)))
                     .collect();
                 let idle = registry.slots.values().filter(|slot| !slot.is_needed());
                 for slot in idle {
