@@ -18,6 +18,9 @@ const NPM = process.env.GANTRY_TESTS_NPM ?? path.join(CACHE, 'gantry-tests/npm')
 const ARTIFACTS = process.env.GANTRY_ARTIFACTS ?? path.join(TOP, 'artifacts');
 const { chromium } = createRequire(path.join(NPM, 'package.json'))('playwright-core');
 
+// Its bundle is put into the page as a script of the debugger, which the page's policy does not bind.
+const AXE = fs.readFileSync(path.join(NPM, 'node_modules/axe-core/axe.min.js'), 'utf8');
+
 /** Longest wait for anything that is not said to take time. */
 export const BOUND = 15_000;
 
@@ -66,11 +69,15 @@ function findChromium() {
 }
 
 /** Runs `body` on a stage; afterwards Gantry quits and nothing may be left. */
-export async function onStage(name, body, { viewport = { width: 1280, height: 800 }, scheme } = {}) {
+export async function onStage(name, body, { viewport = { width: 1280, height: 800 }, scheme, locale = 'en-US', isFirstRun = false, scale, motion } = {}) {
   const stage = new Stage(name);
   await stage.start();
   try {
-    const context = await browser.newContext({ viewport, colorScheme: scheme });
+    // Most tests are about what comes after the first steps.
+    if (!isFirstRun) await stage.api('settings_set', { introduced: true });
+    const context = await browser.newContext({
+      viewport, colorScheme: scheme, locale, deviceScaleFactor: scale, reducedMotion: motion, acceptDownloads: true,
+    });
     stage.context = context;
     stage.page = await stage.open();
     await body(stage);
@@ -158,6 +165,18 @@ class Stage {
   async knowFakeAgent(env = {}) {
     const config = { name: 'Scripted', command: program('fake_agent'), args: [], env };
     await this.api('agents_save', { id: 'scripted', config });
+  }
+
+  /** What axe finds serious or critical on the page as it is. */
+  async inaccessible(page = this.page) {
+    await page.evaluate(AXE);
+    const found = await page.evaluate(async () => {
+      const { violations } = await window.axe.run(document, { resultTypes: ['violations'] });
+      return violations
+        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 160)} (${failureSummary})`).join('\n')}`);
+    });
+    return found;
   }
 
   async screenshot(name, page = this.page) {

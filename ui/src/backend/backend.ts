@@ -44,6 +44,8 @@ export interface Backend {
   saveFile?: (name: string, text: string) => Promise<string | null>;
   /** Calls when the window was asked to close and the user has to choose what that means; the answer ends it. */
   onCloseAsked?: (asked: () => void) => () => void;
+  /** Calls when the shell wants a session shown (`null`: the start page); the answer ends it. */
+  onOpenAsked?: (open: (session: string | null) => void) => () => void;
   /** Hides the window in the tray. */
   hide?: () => Promise<void>;
   /** Whether the host still answers at all. */

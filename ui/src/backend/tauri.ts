@@ -51,7 +51,15 @@ export function tauriBackend(): Backend {
     },
 
     onCloseAsked(asked) {
-      const stop = listen('close-asked', asked);
+      const stop = listen('close-asked', () => {
+        // The shell hides the window when nobody says that the question is shown.
+        void invoke('close_heard');
+        asked();
+      });
+      return () => void stop.then((end) => end());
+    },
+    onOpenAsked(open) {
+      const stop = listen<{ session: string | null }>('open-session', ({ payload }) => open(payload.session));
       return () => void stop.then((end) => end());
     },
     hide: () => invoke('hide'),

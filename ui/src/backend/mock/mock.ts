@@ -124,6 +124,9 @@ export function mockBackend(): Backend {
     agents_list: () => ({ agents: AGENTS }),
     agents_save: () => AGENTS[1] as never,
     agents_remove: () => ({ ok: true }),
+    agents_install: () => AGENTS[2] as never,
+    agents_uninstall: () => AGENTS[2] as never,
+    agents_log: () => ({ lines: ['added 12 packages in 3s'] }),
     sessions_list: () => ({ sessions: [...sessions.values()] }),
     session_create: ({ project_dir, agent }) => {
       if (!project_dir.startsWith('/')) throw new BackendError('VALIDATION_ERROR', `project_dir: “${project_dir}” is not an existing folder. Give the full path of one.`);

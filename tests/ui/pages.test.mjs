@@ -1,0 +1,257 @@
+// The pages beside the conversation, and what a person does there.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { after, before, test } from 'node:test';
+import { closeBrowser, onStage, openBrowser, program, until } from './stage.mjs';
+
+before(openBrowser);
+after(closeBrowser);
+
+const quoted = (text) => `'${text}'`;
+
+test('the first run leads to a session in three steps', () =>
+  onStage('first-run', async (stage) => {
+    const { page } = stage;
+    const welcome = page.getByTestId('welcome');
+    await welcome.waitFor();
+    assert.deepEqual(await stage.inaccessible(), []);
+    await stage.screenshot('welcome');
+    await page.getByTestId('welcome-next').click();
+    assert.equal(await welcome.getAttribute('data-step'), '2');
+    await page.getByTestId('welcome-next').click();
+    await page.getByTestId('welcome-done').click();
+    await page.getByTestId('start-page').waitFor();
+    const again = await stage.open();
+    await again.getByTestId('start-page').waitFor();
+    assert.equal(await again.getByTestId('welcome').count(), 0, 'it comes back');
+  }, { isFirstRun: true }));
+
+test('the language is chosen, kept by the host and seen by another page', () =>
+  onStage('language', async (stage) => {
+    const { page } = stage;
+    await page.getByTestId('nav-settings').click();
+    await page.getByTestId('language-select').selectOption('zh');
+    await until('the page speaks Chinese', async () => /新建会话/.test(await page.getByTestId('new-session').innerText()));
+    assert.equal(await page.locator('html').getAttribute('lang'), 'zh-CN');
+    assert.equal((await stage.api('settings_get', {})).language, 'zh');
+    const other = await stage.open();
+    await until('another page does too', async () => /新建会话/.test(await other.getByTestId('new-session').innerText()));
+    await page.getByTestId('theme-select').selectOption('dark');
+    await until('the theme comes to the other page', async () => (await other.locator('html').getAttribute('data-theme')) === 'dark');
+    await stage.screenshot('settings-zh');
+  }));
+
+test('an agent is added and removed in the settings', () =>
+  onStage('agents', async (stage) => {
+    const { page } = stage;
+    await page.getByTestId('nav-settings').click();
+    await page.getByTestId('agent-add').click();
+    await page.getByTestId('agent-id').fill('my agent');
+    await page.getByTestId('agent-command').fill(quoted(program('fake_agent')));
+    await page.getByTestId('agent-save').click();
+    await page.getByTestId('agent-form-error').waitFor();
+    await page.getByTestId('agent-id').fill('my-agent');
+    await page.getByTestId('agent-save').click();
+    const row = page.locator('[data-testid=agent-row][data-agent=my-agent]');
+    await row.waitFor();
+    assert.equal(await row.getAttribute('data-installed'), 'true');
+    await stage.startSession({ agent: 'my-agent', permission: 'all' });
+    await stage.say('ECHO from my agent');
+    assert.match(await (await stage.endOfTurn()).innerText(), /from my agent/);
+    await page.getByTestId('nav-settings').click();
+    await row.getByTestId('agent-remove').click();
+    await page.getByTestId('confirm-yes').click();
+    await row.waitFor({ state: 'detached' });
+  }));
+
+test('a server is looked into: tools are tried and switched off, its log and configuration are shown', () =>
+  onStage('drawer', async (stage) => {
+    const { page } = stage;
+    await page.getByTestId('start-page').waitFor();
+    await stage.addServer('fake', `${quoted(program('fake_mcp'))} --tools 2`);
+    const item = await stage.serverIn('fake', 'ready');
+    await item.getByTestId('server-expand').click();
+    await item.getByTestId('server-details').click();
+    await page.getByTestId('server-overview').waitFor();
+    await page.getByTestId('tab-tools').click();
+    const echo = page.locator('[data-testid=tool-row][data-tool=echo]');
+    await echo.getByTestId('tool-try').click();
+    await echo.getByTestId('tool-form').locator('input').first().fill('hello form');
+    await echo.getByTestId('tool-run').click();
+    await until('the result', async () => /hello form/.test(await echo.getByTestId('tool-result').innerText()));
+    await stage.screenshot('drawer-tools');
+    assert.deepEqual(await stage.inaccessible(), []);
+
+    await echo.getByTestId('tool-switch').click();
+    await until('it is off', async () => (await echo.getAttribute('data-on')) === 'false');
+    const { servers } = await stage.api('servers_list', {});
+    assert.deepEqual(servers[0].config.denyTools, ['echo']);
+    await echo.getByTestId('tool-switch').click();
+    await until('it is on again', async () => (await echo.getAttribute('data-on')) === 'true');
+
+    await page.getByTestId('tab-log').click();
+    await page.getByTestId('log-follow').waitFor();
+    await page.getByTestId('tab-config').click();
+    const config = page.getByTestId('config-json');
+    await config.fill('{"command": 1}');
+    await page.getByTestId('config-problem').waitFor();
+    assert.ok(await page.getByTestId('config-save').isDisabled());
+    const changed = { ...servers[0].config, denyTools: [], persistent: true };
+    await config.fill(JSON.stringify(changed));
+    await page.getByTestId('config-save').click();
+    await until('it is saved', async () => (await stage.api('servers_list', {})).servers[0].lifetime === 'persistent');
+    await page.getByTestId('drawer-close').click();
+  }));
+
+test('processes are shown as they are, and a session is stopped there', () =>
+  onStage('processes', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ECHO here');
+    await stage.endOfTurn();
+    await page.getByTestId('nav-processes').click();
+    const engine = page.locator('[data-testid=process-row][data-role=engine]');
+    await engine.waitFor();
+    assert.equal(await page.getByTestId('strays').getAttribute('data-strays'), '0');
+    const { sessions } = await stage.api('sessions_list', {});
+    assert.equal(Number(await engine.getAttribute('data-pid')), sessions[0].engine.pid);
+    assert.deepEqual(await stage.inaccessible(), []);
+    await stage.screenshot('processes');
+    await engine.getByTestId('process-stop').click();
+    await engine.waitFor({ state: 'detached' });
+  }));
+
+test('messages wait while the agent works, can be changed, and go in order', () =>
+  onStage('queue', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ECHO first\nSLOW 60000');
+    await page.getByTestId('message-text').first().waitFor();
+    const composer = page.getByTestId('composer');
+    for (const text of ['ECHO second', 'ECHO third', 'ECHO never']) {
+      await composer.fill(text);
+      await composer.press('Enter');
+    }
+    const queued = page.getByTestId('queued');
+    await until('three wait', async () => (await queued.count()) === 3);
+    await queued.nth(2).getByTestId('queue-remove').click();
+    await queued.nth(0).getByTestId('queue-edit').click();
+    assert.equal(await composer.inputValue(), 'ECHO second');
+    await composer.fill('ECHO fourth');
+    await composer.press('Enter');
+    await stage.screenshot('queue');
+    // A stop holds what waits; "send now" goes on, and the next one follows by itself.
+    await page.getByTestId('cancel-turn').click();
+    await until('they are held', async () => (await page.getByTestId('queue').getAttribute('data-held')) === 'true');
+    assert.equal(await page.getByTestId('turn').count(), 1);
+    await queued.nth(0).getByTestId('queue-now').click();
+    await until('all three turns are over', async () => (await page.locator('[data-testid=turn]:not([data-ended=""])').count()) === 3);
+    const prompts = await page.getByTestId('prompt-text').allInnerTexts();
+    assert.deepEqual(prompts.map((text) => text.trim()).slice(1), ['ECHO third', 'ECHO fourth']);
+    assert.equal(await page.getByTestId('queue').count(), 0);
+  }));
+
+test('an open request is answered in the inbox', () =>
+  onStage('inbox', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'ask' });
+    await stage.say('PERMISSION');
+    await page.getByTestId('permission').waitFor();
+    await page.getByTestId('nav-inbox').click();
+    const item = page.getByTestId('inbox-item');
+    const yes = item.locator('[data-testid=permission-option][data-kind=allow_once]');
+    // Also while they are inert they must be readable.
+    assert.deepEqual(await stage.inaccessible(), []);
+    await stage.screenshot('inbox');
+    await until('the buttons are armed', async () => (await yes.getAttribute('aria-disabled')) !== 'true');
+    await yes.click();
+    await item.waitFor({ state: 'detached' });
+    await page.getByTestId('session-item').locator('button').first().click();
+    await stage.endOfTurn();
+  }));
+
+test('a conversation is searched, exported, deleted, and the deletion is taken back', () =>
+  onStage('sessions', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ECHO a needle in **hay**, another needle');
+    await stage.endOfTurn();
+    await page.keyboard.press('Control+f');
+    await page.getByTestId('find-input').fill('NEEDLE');
+    await until('both are found', async () => /of [34]/.test(await page.getByTestId('find-count').innerText()));
+    await page.keyboard.press('Escape');
+
+    await page.getByTestId('session-menu').click();
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByTestId('export-json').click()]);
+    const exported = JSON.parse(fs.readFileSync(await download.path(), 'utf8'));
+    assert.equal(exported.format, 'gantry-session/1');
+    assert.equal(exported.turns.length, 1);
+
+    const item = page.getByTestId('session-item');
+    await page.getByTestId('session-search').fill('no such session');
+    await until('none is shown', async () => (await item.count()) === 0);
+    await page.getByTestId('session-search').fill('needle');
+    await until('it is found', async () => (await item.count()) === 1);
+    await page.getByTestId('session-search').fill('');
+
+    await page.getByTestId('delete-session').click();
+    await item.waitFor({ state: 'detached' });
+    await page.getByTestId('toast-undo').click();
+    await item.waitFor();
+    assert.equal((await stage.api('sessions_list', {})).sessions.length, 1);
+    await page.getByTestId('delete-session').click();
+    await until('it is gone for good', async () => (await stage.api('sessions_list', {})).sessions.length === 0);
+  }));
+
+test('the list of shortcuts opens with a question mark, but not while one writes', () =>
+  onStage('keys', async (stage) => {
+    const { page } = stage;
+    await stage.startSession({ permission: 'all' });
+    await page.getByTestId('composer').press('?');
+    assert.equal(await page.getByTestId('keys').count(), 0);
+    await page.getByTestId('transcript').focus();
+    await page.keyboard.press('?');
+    await page.getByTestId('keys').waitFor();
+    assert.deepEqual(await stage.inaccessible(), []);
+    await page.keyboard.press('Escape');
+    await page.getByTestId('keys').waitFor({ state: 'detached' });
+  }));
+
+test('no screen has serious findings, and none is too wide, in both languages, at 200 % too', async () => {
+  for (const [scheme, width, height, locale] of [
+    ['light', 1280, 800, 'en-US'], ['dark', 1280, 800, 'zh-CN'], ['light', 900, 600, 'zh-CN'], ['dark', 900, 600, 'en-US'],
+    // What is left of 1280 × 800 at a zoom of 200 %.
+    ['light', 640, 400, 'en-US'],
+  ]) {
+    const tag = `${width}-${scheme}-${locale.slice(0, 2)}`;
+    await onStage(`screens-${tag}`, async (stage) => {
+      const { page } = stage;
+      const isNarrow = width < 1100;
+      const look = async (name) => {
+        await stage.screenshot(`${name}-${tag}`);
+        assert.deepEqual(await stage.inaccessible(), [], `${name} ${tag}`);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(overflow <= 0, `${name} is ${overflow} px too wide (${tag})`);
+      };
+      await page.getByTestId('start-page').waitFor();
+      await look('start');
+      await stage.knowFakeAgent();
+      await stage.startSession({ agent: 'scripted', permission: 'ask' });
+      await stage.say('ECHO # A heading\nECHO \nECHO مرحبا بالعالم\nCALL none {}\nPERMISSION');
+      await page.getByTestId('permission').waitFor();
+      // At once: the buttons are still inert.
+      await look('chat');
+      for (const name of ['inbox', 'processes', 'settings']) {
+        if (isNarrow) await page.getByTestId('toggle-sessions').click();
+        await page.getByTestId(`nav-${name}`).click();
+        await page.getByTestId(name).waitFor();
+        await look(name);
+      }
+    }, { viewport: { width, height }, scheme, locale, motion: 'reduce' });
+  }
+});
