@@ -1,8 +1,12 @@
 //! Accepting connections, and letting them go.
 
-use crate::{mcp, routes};
+use crate::{head, mcp, routes};
 use axum::Router;
-use gantry_core::{app::App, shutdown::Phase};
+use gantry_core::{
+    app::App,
+    shutdown::Phase,
+    wire::{Event, Happening, SessionState},
+};
 use gantry_supervisor::Scope;
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -13,11 +17,12 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    sync::watch,
+    sync::{broadcast, watch},
 };
 
 /// How long a connection may stay without a whole request head: longer than
@@ -98,10 +103,37 @@ pub fn serve(
     let sessions = mcp::Sessions::new();
     let router = routes::router(&app, listener.local_addr()?, options, &scope, sessions.clone());
     let phase = app.shutdown().phase();
+    let (_, events) = app.events().subscribe();
+    scope.spawn("ended sessions", forget(events, sessions.clone(), phase.clone()));
     scope.spawn("agents leave", leave(sessions, phase.clone()));
     let owner = scope.clone();
     scope.spawn("listener", accept(listener, router, owner, phase));
     Ok(())
+}
+
+/// What an agent opened at the bridge ends with its session: one that was killed says no
+/// goodbye, and would be waited for a day.
+async fn forget(
+    mut events: broadcast::Receiver<Arc<Event>>,
+    sessions: mcp::Sessions,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let forget = async {
+        loop {
+            match events.recv().await.as_deref() {
+                Ok(Event { what: Happening::SessionRemoved { id }, .. }) => sessions.end_of(id),
+                Ok(Event { what: Happening::SessionChanged { session }, .. })
+                    if matches!(session.state, SessionState::Stopped | SessionState::Failed) =>
+                {
+                    sessions.end_of(&session.id);
+                }
+                // What was missed here ends when it has been idle too long.
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            }
+        }
+    };
+    tokio::select! { () = forget => {}, () = after(&mut phase, Phase::Running) => {} }
 }
 
 /// The agents' half of the end: what they have asked for is answered, nothing
@@ -147,6 +179,13 @@ async fn connection(stream: TcpStream, router: Router, mut phase: watch::Receive
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("TCP_NODELAY could not be set: {error}");
     }
+    let stream = tokio::select! {
+        begun = head::begin(stream, HEAD_LIMIT, HEAD_TIME) => match begun {
+            Some(begun) => begun,
+            None => return,
+        },
+        () = after(&mut phase, Phase::Running) => return,
+    };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_LIMIT);
     let mut connection =

@@ -118,6 +118,19 @@ impl Sessions {
         Some(found)
     }
 
+    /// Ends those of a Gantry session that is over: its agent is gone, or has left it, and
+    /// will say so to nobody.
+    pub fn end_of(&self, owner: &str) {
+        let ended: Vec<_> = {
+            let mut table = self.table();
+            let is_its = |session: &Session| session.owner.as_deref() == Some(owner);
+            table.sessions.extract_if(|_, session| is_its(session)).collect()
+        };
+        for (_, session) in ended {
+            session.end();
+        }
+    }
+
     pub(super) fn end(&self, id: &str) {
         let ended = self.table().sessions.remove(id);
         if let Some(session) = ended {
