@@ -1,17 +1,26 @@
 //! The tools of the recall server.
 
 use super::time;
+use futures::FutureExt;
 use gantry_store::{Filter, MOST_HITS, Presence, ReadError, Reader, StoreError};
 use gantry_supervisor::Scope;
 use rmcp::{
-    ServerHandler,
-    handler::server::wrapper::Parameters,
-    model::{CallToolResult, ContentBlock, Implementation, ServerCapabilities, ServerConfig},
-    schemars, tool, tool_handler, tool_router,
+    ErrorData, RoleServer, ServerHandler,
+    handler::server::{tool::ToolCallContext, wrapper::Parameters},
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+        ServerCapabilities, ServerConfig,
+    },
+    schemars,
+    service::RequestContext,
+    tool, tool_handler, tool_router,
 };
 use serde::Deserialize;
 use serde_json::json;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    panic::AssertUnwindSafe,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 /// Hits without a `limit`.
 const HITS: u32 = 10;
@@ -209,13 +218,26 @@ impl Recall {
         match self.scope.spawn_blocking("recall", move || look(&reader)).join().await {
             Some(Ok(result)) => result,
             Some(Err(error)) => refused(error.to_string()),
-            None => refused("the search was given up: the server is shutting down".into()),
+            None if self.scope.is_cancelled() => {
+                refused("the search was given up: the server is shutting down".into())
+            }
+            None => refused("looking into the database failed inside; this is a bug".into()),
         }
     }
 }
 
 #[tool_handler]
 impl ServerHandler for Recall {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tools = Self::tool_router();
+        let tool = request.name.to_string();
+        answered(&tool, tools.call(ToolCallContext::new(self, request, context))).await
+    }
+
     fn get_info(&self) -> ServerConfig {
         let us = Implementation::new("gantry-recall", env!("CARGO_PKG_VERSION"))
             .with_title("Gantry recall");
@@ -226,6 +248,17 @@ impl ServerHandler for Recall {
                  Use `search` to find turns and `get` to read them.",
             )
     }
+}
+
+/// A tool that panics is answered, too: the request would otherwise count as one that runs,
+/// and hold up our end.
+pub(super) async fn answered<T>(
+    tool: &str,
+    call: impl Future<Output = Result<T, ErrorData>>,
+) -> Result<T, ErrorData> {
+    AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
+        Err(ErrorData::internal_error(format!("`{tool}` failed inside; this is a bug"), None))
+    })
 }
 
 /// A tool error: the caller can do something about it.

@@ -202,6 +202,14 @@ async fn what_was_said_is_found_and_read() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no journal is left");
 }
 
+#[tokio::test]
+async fn a_tool_that_panics_is_answered_with_an_error() {
+    let panics = async { panic!("as the test wants it") };
+    let error = super::server::answered::<()>("search", panics).await.unwrap_err();
+    assert!(error.message.contains("`search` failed inside"), "{error}");
+    assert_eq!(super::server::answered("search", async { Ok(7) }).await.unwrap(), 7);
+}
+
 /// What a program said on standard output and standard error, and its code.
 struct Said {
     answers: Vec<Value>,

@@ -12,7 +12,7 @@ const LEFT: Script = Script {
 };
 const RIGHT: Script = Script {
     name: "right",
-    tools: &["echo", "ask", "news"],
+    tools: &["echo", "ask", "news", "withdraw"],
     prompts: &["greet", "only_right"],
     resources: &["r:both"],
 };
@@ -55,7 +55,7 @@ async fn lists_are_joined_shared_names_are_changed_for_both_and_calls_find_their
     let list = pair.ask("tools/list", json!({})).await;
     assert_eq!(
         names(&list, "tools", "name"),
-        ["left__echo", "left__ask", "hang", "only_left", "right__echo", "right__ask", "news"]
+        ["left__echo", "left__ask", "hang", "only_left", "right__echo", "right__ask", "news", "withdraw"]
     );
     let call = pair.ask("tools/call", json!({ "name": "only_left" })).await;
     assert_eq!(call["result"]["by"], "left");
@@ -103,6 +103,42 @@ async fn questions_of_two_servers_under_one_id_get_their_own_answers() {
 }
 
 #[tokio::test]
+async fn whatever_a_server_asks_gets_its_answer_or_its_error_and_may_be_taken_back() {
+    let mut pair = Pair::new();
+    let mut left = LEFT.connect(&pair.hubs[0], 1).await;
+    let _right = RIGHT.connect(&pair.hubs[1], 1).await;
+    let all = json!({ "elicitation": {}, "sampling": {}, "roots": { "listChanged": true } });
+    pair.peer.initialize(&pair.front, all).await;
+    pair.ask("tools/list", json!({})).await;
+    for method in ["elicitation/create", "sampling/createMessage", "roots/list", "x/unknown"] {
+        let params = json!({ "name": "left__ask", "method": method });
+        pair.peer.request(&pair.front, json!(method), "tools/call", params);
+        let question = pair.peer.next().await;
+        assert_eq!(question["method"], method);
+        let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "to": method } });
+        pair.peer.say(&pair.front, &answer);
+        let result = pair.peer.next().await;
+        assert_eq!((&result["id"], &result["result"]["to"]), (&json!(method), &json!(method)));
+    }
+    // What the server takes back is taken back under the id that the client knows.
+    pair.peer.request(&pair.front, json!(5), "tools/call", json!({ "name": "withdraw" }));
+    let (question, withdrawn) = (pair.peer.next().await, pair.peer.next().await);
+    assert_eq!(question["method"], "roots/list");
+    assert_eq!(withdrawn["method"], "notifications/cancelled");
+    assert_eq!(withdrawn["params"], json!({ "requestId": question["id"], "reason": "no need" }));
+    assert_eq!(pair.peer.next().await["id"], 5);
+    // What the client tells reaches every server.
+    let told = json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" });
+    pair.peer.say(&pair.front, &told);
+    loop {
+        let heard = tokio::time::timeout(BOUND, left.recv()).await.expect("in time");
+        if heard.expect("alive")["method"] == told["method"] {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_cancel_reaches_the_server_that_has_the_call_and_notifications_pass() {
     let mut pair = Pair::new();
     let mut left = LEFT.connect(&pair.hubs[0], 1).await;
@@ -141,11 +177,11 @@ async fn the_quick_ones_are_there_at_once_and_the_late_one_is_announced() {
     let _right = RIGHT.connect(&pair.hubs[1], 1).await;
     while pair.peer.next().await["method"] != "notifications/tools/list_changed" {}
     let list = pair.ask("tools/list", json!({})).await;
-    assert_eq!(names(&list, "tools", "name").len(), 7);
+    assert_eq!(names(&list, "tools", "name").len(), 8);
     // One that goes for good keeps its place in the list and says at a call what is wrong.
     pair.hubs[1].announce_down("exited with code 1", false);
     let list = pair.ask("tools/list", json!({})).await;
-    assert_eq!(names(&list, "tools", "name").len(), 7);
+    assert_eq!(names(&list, "tools", "name").len(), 8);
     let call = pair.ask("tools/call", json!({ "name": "news" })).await;
     assert_eq!(call["error"]["data"]["reason"], "exited with code 1");
 }

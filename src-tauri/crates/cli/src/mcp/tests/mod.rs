@@ -109,7 +109,14 @@ impl Script {
             }
             "tools/call" if params["name"] == "ask" => {
                 *asking = id.clone();
-                say.push(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create" }));
+                let method = params["method"].as_str().unwrap_or("elicitation/create");
+                say.push(json!({ "jsonrpc": "2.0", "id": 1, "method": method }));
+            }
+            "tools/call" if params["name"] == "withdraw" => {
+                let taken_back = json!({ "requestId": 1, "reason": "no need" });
+                say.push(json!({ "jsonrpc": "2.0", "id": 1, "method": "roots/list" }));
+                say.push(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": taken_back }));
+                say.push(reply(json!({})));
             }
             "tools/call" if params["name"] == "hang" => {}
             "tools/call" if params["name"] == "news" => {
