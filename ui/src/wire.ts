@@ -57,6 +57,19 @@ managed: boolean,
 running: boolean, };
 
 /**
+ * An agent that was not taken in.
+ */
+export type AgentNotTaken = { 
+/**
+ * Its id, or its place in the list.
+ */
+id: string, 
+/**
+ * Why not.
+ */
+why: string, };
+
+/**
  * One agent as the list shows it.
  */
 export type AgentView = { 
@@ -108,6 +121,32 @@ homepage?: string,
  * What `agents_install` does; nothing when Gantry cannot install it.
  */
 install?: AgentInstall, };
+
+/**
+ * Input of `agents_import`: one of both.
+ */
+export type AgentsImport = { 
+/**
+ * A document in the format of the public ACP registry.
+ */
+text?: string, 
+/**
+ * A file with one.
+ */
+path?: string, };
+
+/**
+ * Answer of `agents_import`.
+ */
+export type AgentsImported = { 
+/**
+ * Agents that are in the list now.
+ */
+ids: Array<string>, 
+/**
+ * Those that are not.
+ */
+skipped: Array<AgentNotTaken>, };
 
 /**
  * Answer of `agents_list`.
@@ -1265,6 +1304,8 @@ export interface Commands {
   agents_uninstall: { input: AgentId; output: AgentView };
   /** What the last installation of a known agent said. */
   agents_log: { input: AgentsLog; output: LogLines };
+  /** Takes in a list of agents in the format of the public ACP registry; installs nothing. */
+  agents_import: { input: AgentsImport; output: AgentsImported };
   /** All sessions, the last active first. */
   sessions_list: { input: Nothing; output: SessionsList };
   /** Opens a session in a folder. */

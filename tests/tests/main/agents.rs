@@ -48,7 +48,8 @@ async fn entry(api: &Api, id: &str) -> Value {
 fn installations(stage: &Stage) -> Vec<String> {
     let entries = std::fs::read_dir(stage.data_dir().join("agents")).into_iter().flatten();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.filter(|name| !name.ends_with(".log")).collect();
+    let is_kept = |name: &String| !name.ends_with(".log");
+    let mut names: Vec<String> = names.filter(is_kept).collect();
     names.sort();
     names
 }
@@ -134,6 +135,47 @@ async fn a_quit_ends_an_installation_and_the_next_one_clears_what_it_left() {
     assert_eq!(entry(&instance, "gemini").await["installed"], false);
     instance.api("agents_install", gemini).await;
     assert_eq!(installations(&stage).len(), 2, "{:?}", installations(&stage));
+    instance.quit().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn a_list_of_the_public_registry_is_taken_in_and_its_agents_can_be_installed() {
+    let stage = Stage::shared().await;
+    fake_npm(&stage);
+    let mut instance = start(&stage, &[&stage.path("bin")]).await;
+    let entry_of = |id: &str, package: &str| {
+        json!({ "id": id, "name": id, "version": "1.0.0", "description": "from the registry",
+                "distribution": { "npx": { "package": package, "args": ["--acp"] } } })
+    };
+    let list = json!({ "version": "1.0.0", "agents": [
+        // What the stand-in for npm installs is called so.
+        entry_of("gemini-of-others", "gemini@9.9.9"),
+        entry_of("opencode", "opencode-ai@9.9.9"),
+        entry_of("bad", "--global"),
+    ] });
+    let file = stage.path("registry.json");
+    std::fs::write(&file, list.to_string()).unwrap();
+    let imported = instance.api("agents_import", json!({ "path": file })).await;
+    assert_eq!(imported["ids"], json!(["gemini-of-others"]), "{imported}");
+    assert_eq!(imported["skipped"].as_array().unwrap().len(), 2, "{imported}");
+    let wrong = instance.post("/api/agents_import", &json!({ "text": "[]" })).await;
+    assert_eq!(wrong.body["error"]["code"], "VALIDATION_ERROR", "{wrong:?}");
+
+    let id = json!({ "id": "gemini-of-others" });
+    let installed = instance.api("agents_install", id.clone()).await;
+    assert_eq!((&installed["installed"], &installed["version"]), (&json!(true), &json!("9.9.9")));
+    assert_ne!(entry(&instance, "opencode").await["install"]["version"], "9.9.9");
+    instance.quit().await;
+
+    // It is there for the next start too.
+    let mut instance = start(&stage, &[&stage.path("bin")]).await;
+    let request = json!({
+        "project_id": "p", "prompt": "ECHO hello",
+        "agent_config": { "agent_server": { "agent_id": "gemini-of-others" }, "context_servers": {} },
+    });
+    assert_eq!(instance.turn(request, BOUND).await.1, "hello");
+    instance.api("agents_uninstall", id).await;
     instance.quit().await;
     stage.finish().await;
 }

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn well_known_places_are_looked_at_after_the_path() {
         let dir = tempfile::tempdir().unwrap();
-        let mut known = by_id("goose").unwrap().clone();
+        let mut known = Known::clone(by_id("goose").unwrap());
         known.program = "no-such-agent-anywhere".into();
         known.places = vec![dir.path().display().to_string()];
         assert_eq!(find(&known, dir.path()), None);

@@ -117,8 +117,8 @@ impl Installs {
     ///
     /// # Errors
     /// Busy when it is being installed; else what npm, uv or pip said.
-    pub(crate) async fn install(&self, known: &'static Known) -> Result<()> {
-        let Some(package) = &known.package else {
+    pub(crate) async fn install(&self, known: Arc<Known>) -> Result<()> {
+        let Some(package) = known.package.clone() else {
             return Err(Error::invalid(format!(
                 "id: Gantry cannot install {}; {}",
                 known.name, known.how_to_install
@@ -129,7 +129,7 @@ impl Installs {
         let task = self.inner.parts.scope.spawn(format!("install {}", known.id), async move {
             let _turn = turn;
             let parts = &installs.inner.parts;
-            let work = installs.install_in_turn(known, package);
+            let work = installs.install_in_turn(&known, &package);
             tokio::select! {
                 result = work => result,
                 // Its processes are ended by the supervisor.
@@ -227,7 +227,12 @@ impl Installs {
                 let args = args.into_iter().chain([pinned.as_str()]);
                 self.run("npm", args, folder, deadline, told).await?;
                 let suffix = if cfg!(windows) { ".cmd" } else { "" };
-                Ok(format!("node_modules/.bin/{}{suffix}", known.program))
+                let (name, wanted, folder) =
+                    (package.name.clone(), known.program.clone(), folder.to_owned());
+                let program = self.blocking("look for the program", move || {
+                    Ok(npm_program(&folder, &name, &wanted))
+                });
+                Ok(format!("node_modules/.bin/{}{suffix}", program.await?))
             }
             Registry::Pypi => {
                 let (bin, suffix) = if cfg!(windows) { ("Scripts", ".exe") } else { ("bin", "") };
@@ -239,8 +244,8 @@ impl Installs {
                     let install = ["pip", "install", "--python", &python, &pinned];
                     self.run("uv", install, folder, deadline, told).await?;
                 } else {
-                    let program = if cfg!(windows) { "python" } else { "python3" };
-                    self.run(program, ["-m", "venv", "."], folder, deadline, told).await?;
+                    let program = self.python(package, folder, deadline, told).await?;
+                    self.run(&program, ["-m", "venv", "."], folder, deadline, told).await?;
                     let install = ["-m", "pip", "install", "--disable-pip-version-check", &pinned];
                     let python = folder.join(&python).display().to_string();
                     self.run(&python, install, folder, deadline, told).await?;
@@ -248,6 +253,33 @@ impl Installs {
                 Ok(format!("{bin}/{}{suffix}", known.program))
             }
         }
+    }
+
+    /// A Python that is new enough.
+    async fn python(
+        &self,
+        package: &Package,
+        folder: &Path,
+        deadline: Deadline,
+        told: &mut Told,
+    ) -> Result<String> {
+        let plain = if cfg!(windows) { "python" } else { "python3" };
+        let Some(wanted) = &package.python else { return Ok(plain.to_owned()) };
+        let exact = format!("python{wanted}");
+        if find_program(&exact).is_some() {
+            return Ok(exact);
+        }
+        let wanted_tuple = wanted.replace('.', ",");
+        let check =
+            format!("import sys; sys.exit(0 if sys.version_info >= ({wanted_tuple}) else 1)");
+        self.run(plain, ["-c", check.as_str()], folder, deadline, told).await.map_err(|_| {
+            Error::failed(format!(
+                "{} needs Python {wanted} or later, and {plain} is older or not there; install uv \
+                 (https://docs.astral.sh/uv), which brings it; nothing was changed",
+                package.name
+            ))
+        })?;
+        Ok(plain.to_owned())
     }
 
     /// Runs one program to its end.
@@ -323,6 +355,31 @@ impl Drop for InTurn {
     fn drop(&mut self) {
         self.installs.running().remove(&self.id);
     }
+}
+
+/// The program of an npm package: the wanted one, or as npx chooses the one that it has.
+fn npm_program(folder: &Path, package: &str, wanted: &str) -> String {
+    let modules = folder.join("node_modules");
+    if modules.join(".bin").join(wanted).exists() {
+        return wanted.to_owned();
+    }
+    let about = fs::read(modules.join(package).join("package.json")).unwrap_or_default();
+    let about: serde_json::Value = serde_json::from_slice(&about).unwrap_or_default();
+    match about["bin"].as_object() {
+        Some(programs) if programs.len() == 1 => {
+            programs.keys().next().map_or(wanted, String::as_str).to_owned()
+        }
+        _ => wanted.to_owned(),
+    }
+}
+
+/// Keeps a registry document as the imported one.
+pub(crate) fn import(home: &Path, text: &str) -> io::Result<()> {
+    fs::create_dir_all(home)?;
+    let file = home.join(super::IMPORTED);
+    let temporary = file.with_extension("new");
+    fs::write(&temporary, text)?;
+    fs::rename(temporary, file)
 }
 
 /// Folders of installations that were cut off.

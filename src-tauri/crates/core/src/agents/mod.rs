@@ -3,12 +3,18 @@
 
 mod find;
 mod install;
+mod registry;
 
 pub(crate) use find::{Found, find};
-pub(crate) use install::{Installs, InstallsParts};
+pub(crate) use install::{Installs, InstallsParts, import};
+pub(crate) use registry::{Read, platform, read};
 
 use serde::Deserialize;
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 const KNOWN: &str = include_str!("known.json");
 
@@ -79,22 +85,43 @@ impl Registry {
     }
 }
 
-/// All agents that Gantry knows, in the order of the file.
-pub(crate) fn known() -> &'static [Known] {
-    static LIST: OnceLock<Vec<Known>> = OnceLock::new();
+/// The agents of the file, in its order.
+fn own() -> &'static [Arc<Known>] {
+    static LIST: OnceLock<Vec<Arc<Known>>> = OnceLock::new();
     LIST.get_or_init(|| {
         // A test holds that the file can be read.
-        serde_json::from_str(KNOWN).unwrap_or_else(|error| {
-            tracing::error!("the list of known agents cannot be read: {error}");
-            Vec::new()
-        })
+        serde_json::from_str::<Vec<Known>>(KNOWN).map_or_else(
+            |error| {
+                tracing::error!("the list of known agents cannot be read: {error}");
+                Vec::new()
+            },
+            |list| list.into_iter().map(Arc::new).collect(),
+        )
     })
 }
 
-/// The known agent with this id.
-pub(crate) fn by_id(id: &str) -> Option<&'static Known> {
-    known().iter().find(|known| known.id == id)
+/// The agent of our own list with this id.
+pub(crate) fn by_id(id: &str) -> Option<&'static Arc<Known>> {
+    own().iter().find(|known| known.id == id)
 }
+
+/// All agents that Gantry knows: ours, then those of the registry that was imported into
+/// `home`, where we have none of that id. Reads the file system.
+pub(crate) fn catalogue(home: &Path) -> Vec<Arc<Known>> {
+    let imported = match std::fs::read_to_string(home.join(IMPORTED)) {
+        Ok(text) => read(&text, &platform()).unwrap_or_else(|error| {
+            tracing::warn!("{IMPORTED} in {}: {error}", home.display());
+            Read::default()
+        }),
+        Err(_) => Read::default(),
+    };
+    let new = imported.agents.into_iter().filter(|known| by_id(&known.id).is_none());
+    own().iter().cloned().chain(new.map(Arc::new)).collect()
+}
+
+/// The registry document that was imported last, in the home of installations. No id can
+/// lead to this name.
+pub(crate) const IMPORTED: &str = ".registry.json";
 
 #[cfg(test)]
 mod tests {

@@ -90,6 +90,8 @@ commands! {
     agents_uninstall(AgentId) -> AgentView;
     /// What the last installation of a known agent said.
     agents_log(AgentsLog) -> LogLines;
+    /// Takes in a list of agents in the format of the public ACP registry; installs nothing.
+    agents_import(AgentsImport) -> AgentsImported;
     /// All sessions, the last active first.
     sessions_list(Nothing) -> SessionsList;
     /// Opens a session in a folder.

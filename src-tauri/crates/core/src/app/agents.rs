@@ -8,7 +8,7 @@ use crate::{
     wire::*,
 };
 use gantry_store::AgentRow;
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 /// The id of the agent that comes with Gantry.
 pub const BUILTIN_AGENT: &str = "built-in";
@@ -23,10 +23,9 @@ impl App {
         let saved = self.saved_agents().await?;
         agents.extend(saved.iter().map(|(id, config)| view(id, config)));
         // A saved one takes the place of a known one.
-        let known =
-            agents::known().iter().filter(|known| saved.iter().all(|(id, _)| *id != known.id));
-        for (known, found) in self.find_agents(known.collect()).await? {
-            agents.push(self.known_view(known, found));
+        let taken: Vec<String> = saved.into_iter().map(|(id, _)| id).collect();
+        for (known, found) in self.find_agents(move |known| !taken.contains(&known.id)).await? {
+            agents.push(self.known_view(&known, found));
         }
         Ok(AgentsList { agents })
     }
@@ -37,9 +36,9 @@ impl App {
     /// Not known; busy; what the installation said.
     pub async fn agents_install(&self, input: AgentId) -> Result<AgentView> {
         self.still_open()?;
-        let known = known(&input.id)?;
+        let (known, _) = self.known_agent(&input.id).await?;
         self.installs().install(known).await?;
-        self.one_known_view(known).await
+        self.known_agent(&input.id).await.map(|(known, found)| self.known_view(&known, found))
     }
 
     /// Removes what Gantry installed of an agent; an installation of the user's own stays.
@@ -48,9 +47,40 @@ impl App {
     /// Not known, or not installed by Gantry; busy.
     pub async fn agents_uninstall(&self, input: AgentId) -> Result<AgentView> {
         self.still_open()?;
-        let known = known(&input.id)?;
+        let (known, _) = self.known_agent(&input.id).await?;
         self.installs().uninstall(&known.id).await?;
-        self.one_known_view(known).await
+        self.known_agent(&input.id).await.map(|(known, found)| self.known_view(&known, found))
+    }
+
+    /// Takes in a list of agents in the format of the public ACP registry, in the place of
+    /// the one that was taken in before. Installs nothing.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no such list.
+    pub async fn agents_import(&self, input: AgentsImport) -> Result<AgentsImported> {
+        self.still_open()?;
+        let home = self.installs().home().to_owned();
+        let import = self.scope().spawn_blocking("import agents", move || {
+            let text = match (input.text, input.path) {
+                (Some(text), None) => text,
+                (None, Some(path)) => read_registry(Path::new(&path))?,
+                _ => return Err(Error::invalid("give either `text` or `path`")),
+            };
+            let read = agents::read(&text, &agents::platform()).map_err(Error::invalid)?;
+            agents::import(&home, &text)
+                .map_err(|error| Error::failed(format!("{}: {error}", home.display())))?;
+            Ok(read)
+        });
+        let read = import.join().await.ok_or_else(Error::shutting_down)??;
+        self.events().publish(Happening::AgentsChanged {});
+        let known = |known: &Known| agents::by_id(&known.id).is_some();
+        let mut skipped: Vec<AgentNotTaken> =
+            read.unusable.into_iter().map(|(id, why)| AgentNotTaken { id, why }).collect();
+        skipped.extend(read.agents.iter().filter(|agent| known(agent)).map(|agent| {
+            AgentNotTaken { id: agent.id.clone(), why: "Gantry's own entry is kept".into() }
+        }));
+        let taken = read.agents.into_iter().filter(|agent| !known(agent));
+        Ok(AgentsImported { ids: taken.map(|agent| agent.id).collect(), skipped })
     }
 
     /// What the last installation of a known agent said.
@@ -58,7 +88,7 @@ impl App {
     /// # Errors
     /// Not known.
     pub async fn agents_log(&self, input: AgentsLog) -> Result<LogLines> {
-        let log = self.installs().log(&known(&input.id)?.id);
+        let log = self.installs().log(&self.known_agent(&input.id).await?.0.id);
         let tail = input.tail.unwrap_or(200);
         let read = self.scope().spawn_blocking("read an installation's log", move || {
             let text = std::fs::read(log).unwrap_or_default();
@@ -129,12 +159,11 @@ impl App {
     }
 
     async fn known_spec(&self, wanted: &str) -> Result<AgentSpec> {
-        let known = agents::by_id(wanted).ok_or_else(|| {
+        let (known, found) = self.known_agent(wanted).await.map_err(|_| {
             Error::not_found(format!(
                 "there is no agent `{wanted}`; see the list of agents, or add it there"
             ))
         })?;
-        let found = self.find_agents(vec![known]).await?.pop().and_then(|(_, found)| found);
         let found = found.ok_or_else(|| {
             Error::not_found(format!(
                 "agent `{wanted}` is not installed; install it from the list of agents, or by \
@@ -150,22 +179,25 @@ impl App {
         })
     }
 
-    /// Looks for known agents.
+    /// Looks for those known agents that are wanted.
     async fn find_agents(
         &self,
-        wanted: Vec<&'static Known>,
-    ) -> Result<Vec<(&'static Known, Option<Found>)>> {
+        wanted: impl Fn(&Known) -> bool + Send + 'static,
+    ) -> Result<Vec<(Arc<Known>, Option<Found>)>> {
         let home = self.installs().home().to_owned();
         let search = self.scope().spawn_blocking("look for agents", move || {
-            let find = |known| (known, agents::find(known, &home));
-            wanted.into_iter().map(find).collect()
+            let known = agents::catalogue(&home).into_iter().filter(|known| wanted(known));
+            known.map(|known| (known.clone(), agents::find(&known, &home))).collect()
         });
         search.join().await.ok_or_else(Error::shutting_down)
     }
 
-    async fn one_known_view(&self, known: &'static Known) -> Result<AgentView> {
-        let found = self.find_agents(vec![known]).await?.pop().and_then(|(_, found)| found);
-        Ok(self.known_view(known, found))
+    async fn known_agent(&self, id: &str) -> Result<(Arc<Known>, Option<Found>)> {
+        let wanted = id.to_owned();
+        let found = self.find_agents(move |known| known.id == wanted).await?.pop();
+        found.ok_or_else(|| {
+            Error::not_found(format!("there is no known agent `{id}`; `agents_list` names them"))
+        })
     }
 
     fn known_view(&self, known: &Known, found: Option<Found>) -> AgentView {
@@ -187,8 +219,8 @@ impl App {
             version: found.as_ref().and_then(|found| found.version.clone()),
             path: found.map(|found| found.path.display().to_string()),
             builtin: false,
-            about: Some(known.about.clone()),
-            homepage: Some(known.homepage.clone()),
+            about: Some(known.about.clone()).filter(|about| !about.is_empty()),
+            homepage: Some(known.homepage.clone()).filter(|homepage| !homepage.is_empty()),
             install,
         }
     }
@@ -257,10 +289,15 @@ fn view(id: &str, config: &AgentConfig) -> AgentView {
     }
 }
 
-fn known(id: &str) -> Result<&'static Known> {
-    agents::by_id(id).ok_or_else(|| {
-        Error::not_found(format!("there is no known agent `{id}`; `agents_list` names them"))
-    })
+fn read_registry(path: &Path) -> Result<String> {
+    /// A registry of hundreds of agents has a few hundred KiB.
+    const LONGEST: u64 = 16 << 20;
+    let failed = |why: String| Error::invalid(format!("path: {}: {why}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
+    if size > LONGEST {
+        return Err(failed(format!("the file is longer than {} MiB", LONGEST >> 20)));
+    }
+    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
 }
 
 /// Ids are names, not paths: letters, digits, `.`, `_`, `-`, not leading with `.`.

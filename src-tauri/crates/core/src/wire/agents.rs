@@ -103,3 +103,34 @@ pub struct AgentId {
     /// The agent.
     pub id: String,
 }
+
+/// Input of `agents_import`: one of both.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct AgentsImport {
+    /// A document in the format of the public ACP registry.
+    #[serde(default)]
+    #[ts(optional)]
+    pub text: Option<String>,
+    /// A file with one.
+    #[serde(default)]
+    #[ts(optional)]
+    pub path: Option<String>,
+}
+
+/// Answer of `agents_import`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct AgentsImported {
+    /// Agents that are in the list now.
+    pub ids: Vec<String>,
+    /// Those that are not.
+    pub skipped: Vec<AgentNotTaken>,
+}
+
+/// An agent that was not taken in.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct AgentNotTaken {
+    /// Its id, or its place in the list.
+    pub id: String,
+    /// Why not.
+    pub why: String,
+}
