@@ -1,51 +1,11 @@
 //! `gantry mcp`: a stdio server in front of others, and its end.
 
-use gantry_tests::{McpClient, Stage, programs, wait_until};
-use serde_json::{Value, json};
+use gantry_tests::{Proxy, Stage, programs, proxy::config, record, wait_until};
+use serde_json::json;
 use std::{
     process::Stdio,
     time::{Duration, Instant},
 };
-use tokio::process::Child;
-
-struct Proxy {
-    child: Child,
-    client: McpClient,
-    errors: std::path::PathBuf,
-}
-
-impl Proxy {
-    async fn start(stage: &Stage, args: &[&str]) -> Self {
-        let errors = stage.path("mcp-stderr.log");
-        let mut command = stage.program("gantry");
-        command.arg("mcp").args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.stderr(std::fs::File::create(&errors).unwrap());
-        let mut child = command.spawn().unwrap();
-        stage.owns(child.id().unwrap());
-        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let connect = McpClient::stdio(input, output);
-        let client = tokio::time::timeout(Duration::from_secs(20), connect).await;
-        let client = client.unwrap_or_else(|_| panic!("no initialize: {}", read(&errors)));
-        let client = client.unwrap_or_else(|why| panic!("{why:#}: {}", read(&errors)));
-        Self { child, client, errors }
-    }
-
-    /// Waits for the end; the exit code and how long it took.
-    async fn ended(&mut self, bound: Duration) -> (Option<i32>, Duration) {
-        let began = Instant::now();
-        let status = tokio::time::timeout(bound, self.child.wait()).await;
-        let status = status.unwrap_or_else(|_| panic!("still running: {}", read(&self.errors)));
-        (status.unwrap().code(), began.elapsed())
-    }
-}
-
-fn read(path: &std::path::Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
-fn config(servers: &Value) -> String {
-    json!({ "mcpServers": servers }).to_string()
-}
 
 #[tokio::test]
 async fn the_end_of_input_ends_the_proxy_and_its_child_within_a_tenth_of_a_second() {
@@ -56,41 +16,49 @@ async fn the_end_of_input_ends_the_proxy_and_its_child_within_a_tenth_of_a_secon
     assert_eq!(stage.running("fake_mcp").len(), 1);
     proxy.client.close_input().await;
     let (code, took) = proxy.ended(Duration::from_secs(6)).await;
-    assert_eq!(code, Some(0), "{}", read(&proxy.errors));
+    assert_eq!(code, Some(0), "{}", proxy.log());
     assert!(took <= Duration::from_millis(100), "it took {took:?}");
     assert!(stage.running("fake_mcp").is_empty());
-    let errors = read(&proxy.errors);
+    let errors = proxy.log();
     assert_eq!(errors.matches("Shutting down (stdin closed)...").count(), 1, "{errors}");
     stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_call_in_flight_is_answered_after_the_end_of_input() {
+async fn a_call_of_two_seconds_is_answered_after_the_end_of_input() {
     let stage = Stage::alone().await;
-    let config = config(&json!({ "one": programs::fake_mcp(&[]) }));
+    let seen = stage.path("server.jsonl");
+    let server = programs::fake_mcp(&["--record", &stage.text("server.jsonl")]);
+    let config = config(&json!({ "one": server }));
     let mut proxy = Proxy::start(&stage, &["--config", &config]).await;
-    let call = proxy.client.call("slow", json!({ "ms": 1000 }));
+    let call = proxy.client.call("slow", json!({ "ms": 2000 }));
     let close = async {
-        wait_until("the call is on its way", Duration::from_secs(5), async || {
-            (stage.running("fake_mcp").len() == 1).then_some(())
+        wait_until("the server has the call", Duration::from_secs(5), async || {
+            record::events(&seen, "received")
+                .iter()
+                .any(|line| line["tool"] == "slow")
+                .then_some(())
         })
         .await;
         proxy.client.close_input().await;
     };
-    // In this order: the request has been written before the input is closed.
     let (result, ()) = futures::future::join(call, close).await;
     assert_eq!(result.unwrap()["content"][0]["text"], "done");
-    assert_eq!(proxy.ended(Duration::from_secs(5)).await.0, Some(0), "{}", read(&proxy.errors));
+    // Once it is answered there is nothing more to wait for.
+    let (code, took) = proxy.ended(Duration::from_secs(5)).await;
+    assert_eq!(code, Some(0), "{}", proxy.log());
+    assert!(took <= Duration::from_millis(200), "it took {took:?}");
+    assert!(!proxy.log().contains("failed during shutdown"), "{}", proxy.log());
     stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_call_that_never_ends_delays_the_end_by_five_seconds_at_most() {
+async fn a_call_of_thirty_seconds_delays_the_end_by_five_at_most_and_is_named() {
     let stage = Stage::alone().await;
     let server = programs::fake_mcp(&["--ignore-term", "--ignore-eof", "--spawn", "setsid,daemon"]);
     let config = config(&json!({ "one": server }));
     let mut proxy = Proxy::start(&stage, &["--config", &config]).await;
-    let call = proxy.client.call("slow", json!({ "ms": 600_000 }));
+    let call = proxy.client.call("slow", json!({ "ms": 30_000 }));
     let end = async {
         proxy.client.close_input().await;
         let began = Instant::now();
@@ -98,8 +66,11 @@ async fn a_call_that_never_ends_delays_the_end_by_five_seconds_at_most() {
         (status.unwrap().unwrap().code(), began.elapsed())
     };
     let (_, (code, took)) = futures::future::join(call, end).await;
-    assert!(matches!(code, Some(0 | 1)), "{code:?}: {}", read(&proxy.errors));
+    assert_eq!(code, Some(1), "{}", proxy.log());
     assert!(took <= Duration::from_millis(5200), "it took {took:?}");
+    assert!(took >= Duration::from_secs(4), "it had time to answer until then, not {took:?}");
+    let line = "gantry mcp: drain failed during shutdown (given up: tools/call 2); continuing\n";
+    assert!(proxy.log().contains(line), "{}", proxy.log());
     stage.finish().await;
 }
 
@@ -110,7 +81,7 @@ async fn sigterm_ends_the_proxy_in_the_same_way() {
     let mut proxy = Proxy::start(&stage, &["--config", &config]).await;
     gantry_tests::census::signal(proxy.child.id().unwrap(), rustix::process::Signal::TERM);
     let (code, _) = proxy.ended(Duration::from_secs(6)).await;
-    let errors = read(&proxy.errors);
+    let errors = proxy.log();
     assert_eq!(code, Some(0), "{errors}");
     assert_eq!(errors.matches("Shutting down (signal)...").count(), 1, "{errors}");
     stage.finish().await;
@@ -146,7 +117,7 @@ async fn a_tool_name_that_two_servers_share_appears_under_both_names() {
         assert_eq!(result["content"][0]["text"], expected);
     }
     proxy.client.close_input().await;
-    assert_eq!(proxy.ended(Duration::from_secs(6)).await.0, Some(0), "{}", read(&proxy.errors));
+    assert_eq!(proxy.ended(Duration::from_secs(6)).await.0, Some(0), "{}", proxy.log());
     stage.finish().await;
 }
 
@@ -158,7 +129,7 @@ async fn a_denied_tool_is_neither_listed_nor_called() {
     assert_eq!(proxy.client.tool_names().await.unwrap(), ["echo", "pid"]);
     assert!(proxy.client.call("counter", json!({})).await.is_err());
     proxy.client.close_input().await;
-    assert_eq!(proxy.ended(Duration::from_secs(6)).await.0, Some(0), "{}", read(&proxy.errors));
+    assert_eq!(proxy.ended(Duration::from_secs(6)).await.0, Some(0), "{}", proxy.log());
     stage.finish().await;
 }
 
@@ -194,7 +165,7 @@ async fn a_bridge_url_is_carried_to_stdio() {
         proxy.client.request("tools/call", json!({ "name": "fail", "arguments": {} })).await;
     assert_eq!(error.unwrap()["error"]["data"]["why"], "on purpose");
     proxy.client.close_input().await;
-    assert_eq!(proxy.ended(Duration::from_secs(6)).await.0, Some(0), "{}", read(&proxy.errors));
+    assert_eq!(proxy.ended(Duration::from_secs(6)).await.0, Some(0), "{}", proxy.log());
     assert_eq!(stage.running("fake_mcp").len(), 1);
     instance.quit().await;
     stage.finish().await;
