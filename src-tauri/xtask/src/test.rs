@@ -51,7 +51,11 @@ pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
         "rust",
         "Rust tests",
         &["build", "npm packages of the tests", "real agents"],
-        || run(cargo_test("20m").args(["--workspace", "--locked"]).arg("--").args(filter)),
+        || {
+            run(cargo_test("20m")
+                .args(["--workspace", "--locked", "--no-fail-fast", "--"])
+                .args(filter))
+        },
     );
     steps.step("flows", "UI flows in Chromium", &["build", "npm packages of the tests"], flows);
     steps.step("window", "real window", &["build", "system packages"], || window(filter));
