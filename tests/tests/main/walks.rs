@@ -90,7 +90,7 @@ impl Walk<'_> {
         self.configure(&instance).await;
         self.start_session(&instance, &json!({}));
         self.settle(&instance).await;
-        let base = self.base(&instance);
+        let base = self.quiet(&instance).await;
         for walk in 0..WALKS_PER_LIFE {
             let steps = 4 + self.dice.below(8);
             println!("life {life} walk {walk}: {steps} steps from {base:?}");
@@ -220,10 +220,28 @@ impl Walk<'_> {
         }
     }
 
+    /// The base when nothing is on its way any more.
+    async fn quiet(&self, instance: &Instance) -> Base {
+        let mut last = self.base(instance);
+        let mut same = 0;
+        while same < 10 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let now = self.base(instance);
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+        }
+        last
+    }
+
     async fn returns_to(&self, instance: &Instance, base: &Base) {
         let mut now = self.base(instance);
         let began = std::time::Instant::now();
-        while now != *base {
+        // Fewer descriptors than at the beginning are as good.
+        let is_base = |now: &Base| {
+            (now.processes, now.zombies) == (base.processes, base.zombies)
+                && now.descriptors <= base.descriptors
+        };
+        while !is_base(&now) {
             assert!(
                 began.elapsed() < BOUND,
                 "{now:?} instead of {base:?}:\n{}",
@@ -280,7 +298,7 @@ async fn stop_all(instance: &Instance) {
     let ids = sessions(instance).await;
     let stops = ids
         .iter()
-        .map(async |id| { instance.post("/api/session_stop", &json!({ "session": id })).await });
+        .map(async |id| instance.post("/api/session_stop", &json!({ "session": id })).await);
     futures::future::join_all(stops).await;
 }
 
@@ -305,17 +323,18 @@ fn threads(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().count()
 }
 
-/// Memory that only this process has, in kilobytes.
+/// Memory that this process alone has written to, in kilobytes. Pages of the program's file
+/// count or not depending on who else runs it.
 fn private_memory(pid: u32) -> u64 {
     let sums = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let private = sums.lines().filter(|line| line.starts_with("Private_"));
-    private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    let private = sums.lines().find_map(|line| line.strip_prefix("Private_Dirty:"));
+    private.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Case 9, and more: 200 cycles with `GANTRY_TEST_FULL=1`, 40 otherwise.
+/// Case 9, and more: 200 cycles with `GANTRY_TEST_FULL=1`, 48 otherwise.
 #[tokio::test]
 async fn cycles_of_a_session_leave_the_core_as_it_was() {
-    let cycles = if std::env::var_os("GANTRY_TEST_FULL").is_some() { 200 } else { 40 };
+    let cycles = if std::env::var_os("GANTRY_TEST_FULL").is_some() { 200 } else { 48 };
     let stage = Stage::shared().await;
     let mut instance = Instance::start(&stage).await;
     let mut base = None;
