@@ -12,7 +12,7 @@ use super::{
 };
 use gantry_mcp::{
     Client, Envelope, Full, Hub, Kind, Outlet, ToClient,
-    frame::{self, INVALID_PARAMS, METHOD_NOT_FOUND},
+    frame::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND},
     revision,
 };
 use gantry_supervisor::Scope;
@@ -152,8 +152,13 @@ impl Aggregate {
     {
         let inner = self.inner.clone();
         let name = message.method().to_owned();
+        let id = message.id().unwrap_or("null").to_owned();
+        let work = async move {
+            let _answered = AnsweredIfPanicked { inner: inner.clone(), id };
+            work(inner, message).await;
+        };
         // Dropping the handle does not end the task.
-        drop(self.inner.scope.spawn(name, work(inner, message)));
+        drop(self.inner.scope.spawn(name, work));
     }
 
     /// A request for one of the servers. Without a table it has to be made first.
@@ -172,6 +177,20 @@ impl Aggregate {
                     inner.unknown(&message).await;
                 }
             }),
+        }
+    }
+}
+
+/// A request whose work panics would otherwise run for ever, and hold up our end.
+struct AnsweredIfPanicked {
+    inner: Arc<Inner>,
+    id: String,
+}
+
+impl Drop for AnsweredIfPanicked {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.inner.refuse(&self.id, INTERNAL_ERROR, "it failed inside; this is a bug");
         }
     }
 }
@@ -422,5 +441,27 @@ impl Inner {
     fn knows(&self, index: usize) -> bool {
         let client = self.members.get(index).and_then(|member| member.client.get());
         client.is_some_and(|client| client.hub().catalogue().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::tests::Peer;
+
+    #[tokio::test]
+    async fn a_request_whose_work_panics_is_answered_and_leaves_the_gate() {
+        let (mut peer, scope) = (Peer::new(), Scope::root("test"));
+        let front = Aggregate::new(&[], peer.output.clone(), peer.gate.clone(), scope);
+        let line = r#"{"jsonrpc":"2.0","id":4,"method":"tools/list"}"#;
+        let message = Envelope::parse(line.as_bytes().to_vec().into()).expect("a request");
+        front.inner.requests.begin(&message).expect("open");
+        assert_eq!(peer.gate.running(), ["tools/list 4"]);
+        front.in_background(message, |_, _| async { panic!("as the test wants it") });
+        let answer = peer.next().await;
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(4), &json!(INTERNAL_ERROR)));
+        while !peer.gate.running().is_empty() {
+            tokio::task::yield_now().await;
+        }
     }
 }
