@@ -1,7 +1,16 @@
 //! What can be written behind `gantry`.
 
 use crate::{
-    mcp::McpArgs, quit::Quit, serve::Serve, status::Status, stop::Stop, terminal::complain,
+    chat::Chat,
+    doctor::Doctor,
+    import::Import,
+    mcp::McpArgs,
+    quit::Quit,
+    serve::Serve,
+    shells::{Completions, Man},
+    status::Status,
+    stop::Stop,
+    terminal::complain,
 };
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use gantry_core::data_dir::DataDir;
@@ -30,12 +39,23 @@ pub enum Command {
     Agent,
     /// A stdio MCP server in front of others
     Mcp(McpArgs),
+    /// One turn from the terminal
+    Chat(Chat),
     /// What the running Gantry is doing
     Status(Status),
     /// Stop a session, or all of them
     Stop(Stop),
     /// End the running Gantry
     Quit(Quit),
+    /// Show and save the MCP servers of other applications
+    Import(Import),
+    /// Look at what your setup needs, and say what to do
+    Doctor(Doctor),
+    /// Print the completion script of a shell
+    Completions(Completions),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(Man),
 }
 
 /// Which Gantry is meant.

@@ -37,6 +37,16 @@ impl Failure {
         }
     }
 
+    /// Whether it was not there.
+    pub fn is_absent(&self) -> bool {
+        self.code == 3
+    }
+
+    /// What failed and why, without whose program it was.
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.what, self.why)
+    }
+
     /// Says it and gives the exit code.
     pub fn tell(&self) -> ExitCode {
         let line = format!("gantry: {}: {}", self.what, self.why);

@@ -3,12 +3,19 @@
 
 mod agent;
 mod arguments;
+mod chat;
+mod doctor;
+mod events;
 mod failure;
+mod host;
+mod import;
+mod interrupts;
 mod mcp;
 mod quit;
 mod recall;
 mod remote;
 mod serve;
+mod shells;
 mod status;
 mod stop;
 mod terminal;
@@ -46,5 +53,10 @@ async fn run(command: Command) -> Result<u8, Failure> {
         Command::Status(options) => status::run(options).await,
         Command::Stop(options) => stop::run(options).await,
         Command::Quit(options) => quit::run(options).await,
+        Command::Chat(options) => Box::pin(chat::run(options)).await,
+        Command::Import(options) => Box::pin(import::run(options)).await,
+        Command::Doctor(options) => Box::pin(doctor::run(options)).await,
+        Command::Completions(options) => shells::completions(&options),
+        Command::Man(options) => shells::man(&options),
     }
 }

@@ -1,6 +1,6 @@
 //! The Gantry that runs on a data directory, over its HTTP interface.
 
-use crate::{arguments::Place, failure::Failure};
+use crate::{arguments::Place, events::Events, failure::Failure};
 use gantry_core::instance::{Instance, InstanceInfo};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -41,9 +41,16 @@ impl Remote {
             .map_or_else(|| data.token_file(), Into::into);
         // Without a token only a Gantry that asks for none answers, and says so.
         let token = std::fs::read_to_string(token_file).unwrap_or_default().trim().to_owned();
+        Self::at(what, info, token)
+    }
+
+    /// The one that listens there.
+    ///
+    /// # Errors
+    /// No client can be made.
+    pub fn at(what: &'static str, info: InstanceInfo, token: String) -> Result<Self, Failure> {
         let http = reqwest::Client::builder()
             .no_proxy()
-            .timeout(PATIENCE)
             .build()
             .map_err(|error| Failure::new(what, error))?;
         Ok(Self { info, what, token, http })
@@ -54,27 +61,62 @@ impl Remote {
     /// # Errors
     /// What the command said; absent, when nobody answers.
     pub async fn call(&self, command: &str, input: Value) -> Result<Value, Failure> {
+        self.call_within(PATIENCE, command, input).await
+    }
+
+    /// The same with another limit.
+    ///
+    /// # Errors
+    /// See [`Remote::call`].
+    pub async fn call_within(
+        &self,
+        limit: Duration,
+        command: &str,
+        input: Value,
+    ) -> Result<Value, Failure> {
         let url = format!("{}/api/{command}", self.info.url);
-        let response =
-            self.http.post(&url).bearer_auth(&self.token).json(&input).send().await.map_err(
-                |error| {
-                    let error = error.without_url();
-                    let why = format!("{} does not answer: {error}", self.info.url);
-                    if error.is_connect() {
-                        Failure::absent(self.what, why)
-                    } else {
-                        Failure::new(self.what, why)
-                    }
-                },
-            )?;
+        let request = self.http.post(&url).bearer_auth(&self.token).timeout(limit).json(&input);
+        let response = request.send().await.map_err(|error| self.silent(error))?;
+        self.read(response).await
+    }
+
+    /// A stream of events.
+    ///
+    /// # Errors
+    /// See [`Remote::call`].
+    pub async fn events(&self, path: &str) -> Result<Events, Failure> {
+        let request = self.http.get(format!("{}{path}", self.info.url)).bearer_auth(&self.token);
+        let response = request.send().await.map_err(|error| self.silent(error))?;
+        if response.status().is_success() {
+            return Ok(Events::of(response));
+        }
+        Err(match self.read(response).await {
+            Err(failure) => failure,
+            Ok(_) => Failure::new(self.what, "no stream of events was given"),
+        })
+    }
+
+    fn silent(&self, error: reqwest::Error) -> Failure {
+        let error = error.without_url();
+        let why = format!("{} does not answer: {error}", self.info.url);
+        if error.is_connect() {
+            Failure::absent(self.what, why)
+        } else {
+            Failure::new(self.what, why)
+        }
+    }
+
+    async fn read(&self, response: reqwest::Response) -> Result<Value, Failure> {
         let status = response.status();
         let mut answer: Value = response.json().await.unwrap_or_default();
         if answer["ok"] == json!(true) {
             return Ok(answer["data"].take());
         }
-        let message = answer["error"]["message"].as_str().unwrap_or("it gave no reason").to_owned();
+        let told = answer["error"]["message"].as_str().or_else(|| answer["message"].as_str());
+        let message = told.unwrap_or("it gave no reason").to_owned();
         Err(match status {
             StatusCode::NOT_FOUND => Failure::absent(self.what, message),
+            StatusCode::BAD_REQUEST => Failure::usage(self.what, message),
             StatusCode::UNAUTHORIZED => Failure::new(
                 self.what,
                 "the token was refused; set GANTRY_TOKEN_FILE to the file that `gantry serve` was given",

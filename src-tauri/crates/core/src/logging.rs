@@ -19,24 +19,32 @@ const ROTATE_BYTES: u64 = 16 * 1024 * 1024;
 /// Starts logging; the second call in a process changes nothing. A log that cannot be written is
 /// no reason not to run: it goes to standard error alone then.
 pub fn start(data: &DataDir) {
-    let filter = || {
-        EnvFilter::try_from_env(LOG_VARIABLE)
-            .unwrap_or_else(|_| EnvFilter::new("info,hyper=warn,rmcp=warn,zbus=warn,tracing=warn"))
-    };
     let to_stderr = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_target(false)
         .log_internal_errors(false)
         .with_writer(|| StandardError)
         .with_filter(filter());
-    let to_file = open(data).map(|file| {
-        tracing_subscriber::fmt::layer()
-            .with_ansi(false)
-            .log_internal_errors(false)
-            .with_writer(file)
-            .with_filter(filter())
-    });
+    let to_file = open(data).map(|file| file_layer(file).with_filter(filter()));
     let _ = tracing_subscriber::registry().with(to_stderr).with(to_file).try_init();
+}
+
+/// Logs to the file alone: for a command whose standard error is for its user.
+pub fn to_file(data: &DataDir) {
+    let to_file = open(data).map(|file| file_layer(file).with_filter(filter()));
+    let _ = tracing_subscriber::registry().with(to_file).try_init();
+}
+
+fn filter() -> EnvFilter {
+    EnvFilter::try_from_env(LOG_VARIABLE)
+        .unwrap_or_else(|_| EnvFilter::new("info,hyper=warn,rmcp=warn,zbus=warn,tracing=warn"))
+}
+
+fn file_layer<S>(file: LogFile) -> impl tracing_subscriber::Layer<S>
+where
+    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+{
+    tracing_subscriber::fmt::layer().with_ansi(false).log_internal_errors(false).with_writer(file)
 }
 
 fn open(data: &DataDir) -> Option<LogFile> {

@@ -13,6 +13,7 @@ mod body;
 mod computer;
 mod feed;
 mod gate;
+mod head;
 mod listen;
 pub mod mcp;
 mod metrics;
@@ -21,5 +22,6 @@ mod progress;
 mod query;
 mod routes;
 mod sse;
+mod tally;
 
 pub use listen::{HttpOptions, bind, serve, url};

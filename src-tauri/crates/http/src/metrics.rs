@@ -1,12 +1,13 @@
 //! `GET /metrics`: what is known now, as Prometheus reads it.
 
-use crate::{answer, routes::Site};
+use crate::{answer, routes::Site, tally::counter};
 use axum::{
     extract::State,
     http::header,
     response::{IntoResponse as _, Response},
 };
 use gantry_core::wire::{Nothing, ProcessNode};
+use gantry_supervisor::Totals;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -27,6 +28,12 @@ pub(crate) async fn text(State(site): State<Site>) -> Response {
     let mut out = String::new();
     gauge(
         &mut out,
+        "gantry_build_info",
+        "Always 1; the version is in the label.",
+        &[(format!("{{version=\"{}\"}}", gantry_core::VERSION), 1.0)],
+    );
+    gauge(
+        &mut out,
         "gantry_uptime_seconds",
         "Since the start.",
         &[(String::new(), site.started.elapsed().as_secs_f64())],
@@ -44,7 +51,24 @@ pub(crate) async fn text(State(site): State<Site>) -> Response {
         "Processes of ours that belong to no running tree.",
         &[(String::new(), strays)],
     );
+    site.tally.write(&mut out);
+    stops(&mut out, &gantry_supervisor::totals());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], out).into_response()
+}
+
+fn stops(out: &mut String, totals: &Totals) {
+    for (name, help, value) in [
+        ("gantry_stops_total", "Process trees that were stopped.", &totals.stops),
+        ("gantry_processes_ended_total", "Processes that ended in a stop.", &totals.processes),
+        ("gantry_processes_killed_total", "Of those, how many needed SIGKILL.", &totals.forced),
+        (
+            "gantry_processes_survived_total",
+            "Processes that still ran when their stop gave up.",
+            &totals.left,
+        ),
+    ] {
+        counter(out, name, help, [(String::new(), value)]);
+    }
 }
 
 fn count(node: &ProcessNode, by_role: &mut BTreeMap<String, u32>) {

@@ -5,6 +5,7 @@ use crate::{
     feed::Feed,
     gate::{self, Gate},
     mcp, metrics, pages, sse,
+    tally::Tally,
 };
 use axum::{
     Json, Router,
@@ -27,6 +28,7 @@ pub(crate) struct Site {
     pub scope: Scope,
     pub started: Instant,
     pub options: HttpOptions,
+    pub tally: Tally,
 }
 
 impl Site {
@@ -70,7 +72,10 @@ pub(crate) fn router(
         any_address: !address.ip().is_loopback(),
         token: options.auth.then(|| app.token().to_owned()),
     });
-    let site = Site { app: app.clone(), scope: scope.clone(), started: Instant::now(), options };
+    let tally = Tally::new();
+    scope.spawn("tally", tally.clone().follow(app.events().clone(), scope.cancelled()));
+    let site =
+        Site { app: app.clone(), scope: scope.clone(), started: Instant::now(), options, tally };
     Router::new()
         .route("/health", get(health))
         .route("/metrics", get(metrics::text))

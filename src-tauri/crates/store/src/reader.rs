@@ -1,7 +1,7 @@
 //! A database that another program writes, read without touching it.
 
 use crate::{
-    QueryProblem, SearchHit, StoreError, migrations, open,
+    AgentRow, QueryProblem, SearchHit, StoreError, migrations, open,
     query::Query,
     search::{self, Extent, Filter, Passage},
 };
@@ -81,6 +81,22 @@ impl Reader {
         let passages =
             self.read("be read", |c| search::passages(c, session, turn, before, after))?;
         Ok(passages.unwrap_or_default())
+    }
+
+    /// The saved agents; none when there is no database, or one that is older than the search.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn agents(&self) -> Result<Vec<AgentRow>, StoreError> {
+        let query = |connection: &Connection| {
+            connection
+                .prepare("SELECT id, config, saved_at FROM agents ORDER BY id")?
+                .query_map([], |row| {
+                    Ok(AgentRow { id: row.get(0)?, config: row.get(1)?, saved_at: row.get(2)? })
+                })?
+                .collect()
+        };
+        Ok(self.read("be read", query)?.unwrap_or_default())
     }
 
     /// Whether there is something to search, and how much.

@@ -20,6 +20,7 @@ mod streams;
 mod supervisor;
 pub mod sweep;
 pub mod table;
+mod totals;
 pub mod tree;
 
 pub use deadline::{Deadline, Missed};
@@ -28,4 +29,5 @@ pub use launch::{Child, Launch, LaunchError, Role, StderrTail, Stdin, Stdout, Su
 pub use scope::{Scope, Task};
 pub use supervisor::warden_beside_us;
 pub use sweep::{SweepReport, sweep};
+pub use totals::{Totals, totals};
 pub use tree::{Cause, Ended, Exit, How, ProcessTree};

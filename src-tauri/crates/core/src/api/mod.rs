@@ -78,6 +78,10 @@ commands! {
     servers_call(ServersCall) -> Value;
     /// The last lines of a server's standard error.
     servers_log(ServersLog) -> LogLines;
+    /// MCP servers that another application, a file or a text names; nothing is saved.
+    servers_import(ServersImport) -> ServersFound;
+    /// Saves servers that were found, disabled.
+    servers_import_apply(ServersImportApply) -> ServersImported;
     /// The agents that can be used, the built-in one first.
     agents_list(Nothing) -> AgentsList;
     /// Adds an agent or replaces it.

@@ -194,7 +194,7 @@ impl App {
             ready_timeout: self.ready_timeout(input.ready_timeout_ms).await,
             servers: None,
             agent: None,
-            policy: None,
+            policy: input.permission,
         };
         self.sessions().prompt(&input.session, prompt).await
     }
@@ -288,7 +288,7 @@ impl App {
             .await?)
     }
 
-    async fn store_server(&self, name: &str, config: &ServerConfig) -> Result<()> {
+    pub(super) async fn store_server(&self, name: &str, config: &ServerConfig) -> Result<()> {
         let text = serde_json::to_string(config)
             .map_err(|error| Error::failed(format!("the server could not be stored: {error}")))?;
         self.store().save_server(name, &text).await?;
@@ -296,7 +296,7 @@ impl App {
         Ok(())
     }
 
-    fn server_view(&self, name: &str) -> Result<ServerView> {
+    pub(super) fn server_view(&self, name: &str) -> Result<ServerView> {
         self.bridge().view(name).ok_or_else(|| no_server(name))
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 mod chat;
 mod commands;
 mod defaults;
+mod import;
 mod processes;
 mod settings;
 

@@ -6,6 +6,7 @@
 mod agents;
 mod chat;
 mod events;
+mod import;
 mod processes;
 mod servers;
 mod sessions;
@@ -14,6 +15,7 @@ mod settings;
 pub use agents::*;
 pub use chat::*;
 pub use events::*;
+pub use import::*;
 pub use processes::*;
 pub use servers::*;
 pub use sessions::*;

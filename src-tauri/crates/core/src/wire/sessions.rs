@@ -157,6 +157,10 @@ pub struct SessionPrompt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub request_id: Option<String>,
+    /// Who may allow a tool call from now on; as before when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub permission: Option<Policy>,
     /// How long to wait for the servers, for all together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]

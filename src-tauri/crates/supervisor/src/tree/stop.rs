@@ -152,6 +152,7 @@ async fn run(shared: Arc<Shared>, cause: Cause, terms: watch::Receiver<Terms>, r
     };
     let processes = before.iter().filter(|id| !left.contains(id)).count();
     let ended = Ended { how, processes, forced: killed.min(processes), took: began.elapsed() };
+    crate::totals::count(&ended);
     tracing::info!(
         tree = shared.cookie.tree,
         ?cause,
