@@ -265,21 +265,21 @@ impl Installs {
     ) -> Result<String> {
         let plain = if cfg!(windows) { "python" } else { "python3" };
         let Some(wanted) = &package.python else { return Ok(plain.to_owned()) };
-        let exact = format!("python{wanted}");
-        if find_program(&exact).is_some() {
-            return Ok(exact);
+        let version = wanted.replace('.', ",");
+        let check = format!("import sys; sys.exit(0 if sys.version_info >= ({version},) else 1)");
+        // One that is found need not work: version managers leave stand-ins in PATH.
+        for program in [format!("python{wanted}"), plain.to_owned()] {
+            let is_there = find_program(&program).is_some();
+            let check = ["-c", check.as_str()];
+            if is_there && self.run(&program, check, folder, deadline, told).await.is_ok() {
+                return Ok(program);
+            }
         }
-        let wanted_tuple = wanted.replace('.', ",");
-        let check =
-            format!("import sys; sys.exit(0 if sys.version_info >= ({wanted_tuple}) else 1)");
-        self.run(plain, ["-c", check.as_str()], folder, deadline, told).await.map_err(|_| {
-            Error::failed(format!(
-                "{} needs Python {wanted} or later, and {plain} is older or not there; install uv \
-                 (https://docs.astral.sh/uv), which brings it; nothing was changed",
-                package.name
-            ))
-        })?;
-        Ok(plain.to_owned())
+        Err(Error::failed(format!(
+            "{} needs Python {wanted} or later, and there is none; install uv \
+             (https://docs.astral.sh/uv), which brings it; nothing was changed",
+            package.name
+        )))
     }
 
     /// Runs one program to its end.
