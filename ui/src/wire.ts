@@ -184,6 +184,60 @@ id: string,
 config: AgentConfig, };
 
 /**
+ * A permission request and how it was answered.
+ */
+export type AnsweredPermission = { 
+/**
+ * The chosen `optionId`, or `cancelled`.
+ */
+outcome: string, 
+/**
+ * Why, when it was not the user who answered.
+ */
+reason: string | null, 
+/**
+ * When it was answered.
+ */
+answered_at: number, 
+/**
+ * Unique within the session.
+ */
+request: string, 
+/**
+ * Its turn.
+ */
+turn: string | null, 
+/**
+ * The ACP `toolCall` it is about.
+ */
+tool_call: JsonValue, 
+/**
+ * The ACP options in the agent's order: `{"optionId","name","kind"}`.
+ */
+options: Array<JsonValue>, 
+/**
+ * When it was asked.
+ */
+asked_at: number, };
+
+/**
+ * Answer of `session_authenticate`.
+ */
+export type Authenticated = { 
+/**
+ * Whether the agent was signed in to; the session opens now.
+ */
+done: boolean, 
+/**
+ * Otherwise the command line that signs in when it is run in a terminal.
+ */
+command?: Array<string>, 
+/**
+ * Variables to set for it.
+ */
+env?: Array<string>, };
+
+/**
  * Agent and servers of a chat request.
  */
 export type ChatAgentConfig = { 
@@ -462,6 +516,162 @@ settings: Settings, } | { "type": "shutting_down",
 phase: string, });
 
 /**
+ * What a session is exported as.
+ */
+export type ExportFormat = "markdown" | "json";
+
+/**
+ * Answer of `session_export`.
+ */
+export type Exported = { 
+/**
+ * A name for the file.
+ */
+name: string, 
+/**
+ * What is in it.
+ */
+text: string, };
+
+/**
+ * A server that was found; nothing of it is saved yet.
+ */
+export type FoundServer = { 
+/**
+ * Its name there.
+ */
+name: string, 
+/**
+ * As Gantry would keep it; values of secrets masked.
+ */
+config: ServerConfig, 
+/**
+ * The file, and where in it; empty for a text.
+ */
+source: string, 
+/**
+ * What a person should know before it is used.
+ */
+problems: Array<string>, 
+/**
+ * The saved server that it is already, or whose name it has.
+ */
+duplicate_of: string | null, 
+/**
+ * Whether it cannot be saved as it is; `problems` says why.
+ */
+refused: boolean, };
+
+/**
+ * What happened.
+ */
+export type Happening = { "type": "server_changed", 
+/**
+ * As it is now.
+ */
+server: ServerView, } | { "type": "server_removed", 
+/**
+ * Its name.
+ */
+name: string, } | { "type": "session_changed", 
+/**
+ * As it is now.
+ */
+session: SessionView, } | { "type": "session_removed", 
+/**
+ * Its id.
+ */
+id: string, } | { "type": "turn_started", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The turn.
+ */
+turn: string, 
+/**
+ * 1 for the first of the session.
+ */
+number: number, 
+/**
+ * The caller's own id.
+ */
+request_id: string | null, 
+/**
+ * ACP content blocks.
+ */
+prompt: Array<JsonValue>, } | { "type": "update", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The running turn, if one runs.
+ */
+turn: string | null, 
+/**
+ * The ACP update, raw (`{"sessionUpdate":…}`).
+ */
+update: JsonValue, } | { "type": "permission_requested", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The request.
+ */
+permission: PermissionView, } | { "type": "permission_resolved", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The request.
+ */
+request: string, 
+/**
+ * The chosen `optionId`, or `cancelled`.
+ */
+outcome: string, 
+/**
+ * Why, when it was not the user who answered.
+ */
+reason: string | null, } | { "type": "turn_ended", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The turn.
+ */
+turn: string, 
+/**
+ * ACP stop reason, or `error`.
+ */
+reason: string, 
+/**
+ * For people, when it failed.
+ */
+description: string | null, } | { "type": "agents_changed", } | { "type": "agent_install", 
+/**
+ * The agent.
+ */
+id: string, 
+/**
+ * What npm, uv or pip says.
+ */
+line: string, } | { "type": "settings_changed", 
+/**
+ * As they are now.
+ */
+settings: Settings, } | { "type": "shutting_down", 
+/**
+ * The phase: `doors`, `finish`, `ask`, `kill`, `store`, `exit`.
+ */
+phase: string, };
+
+/**
  * Answer of `session_history`.
  */
 export type History = { 
@@ -548,6 +758,19 @@ model?: string,
 api_protocol?: string, };
 
 /**
+ * One that was not saved.
+ */
+export type NotImported = { 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * Why.
+ */
+why: string, };
+
+/**
  * A command that takes nothing. Unknown fields are ignored.
  */
 export type Nothing = Record<symbol, never>;
@@ -556,6 +779,19 @@ export type Nothing = Record<symbol, never>;
  * What closing the window does, where a tray can bring it back. Without one it quits.
  */
 export type OnClose = "ask" | "tray" | "quit";
+
+/**
+ * One of the agent's config options and its new value.
+ */
+export type OptionValue = { 
+/**
+ * The option's `id`.
+ */
+id: string, 
+/**
+ * The id of a choice, or a boolean.
+ */
+value: JsonValue, };
 
 /**
  * An open permission request.
@@ -671,6 +907,74 @@ engine: EngineOutcome,
  * What became of the conversation's context.
  */
 context: ContextOutcome, };
+
+/**
+ * What a prompt may hold besides text and links.
+ */
+export type PromptCapabilities = { 
+/**
+ * Blocks of type `image`.
+ */
+image: boolean, 
+/**
+ * Blocks of type `audio`.
+ */
+audio: boolean, 
+/**
+ * Blocks of type `resource` (a file with its content).
+ */
+embedded: boolean, };
+
+/**
+ * Input of `session_queue_edit`.
+ */
+export type QueueEdit = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * The queued prompt's turn.
+ */
+turn: string, 
+/**
+ * The new text; blocks that are no text stay.
+ */
+text: string, };
+
+/**
+ * A prompt that waits for the running turn.
+ */
+export type QueuedPrompt = { 
+/**
+ * Its turn to be.
+ */
+turn: string, 
+/**
+ * Its text.
+ */
+text: string, 
+/**
+ * How many blocks it has that are no text.
+ */
+attachments: number, 
+/**
+ * When it was asked for.
+ */
+at: number, };
+
+/**
+ * Input of `session_queue_drop` and `session_queue_send`.
+ */
+export type QueuedTurn = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * The queued prompt's turn.
+ */
+turn: string, };
 
 /**
  * See [`ServerReadiness::state`].
@@ -888,6 +1192,70 @@ name: string,
 enabled: boolean, };
 
 /**
+ * Answer of `servers_import`.
+ */
+export type ServersFound = { 
+/**
+ * In the order of the source.
+ */
+found: Array<FoundServer>, };
+
+/**
+ * Where servers are looked for: exactly one of the three.
+ */
+export type ServersImport = { 
+/**
+ * A configuration as text: JSON as other applications write it, read leniently.
+ */
+text?: string, 
+/**
+ * An application: `claude-desktop`, `claude-code` or `cursor`.
+ */
+app?: string, 
+/**
+ * A file, absolute.
+ */
+path?: string, };
+
+/**
+ * Input of `servers_import_apply`.
+ */
+export type ServersImportApply = { 
+/**
+ * Which of the servers found.
+ */
+names?: Array<string>, 
+/**
+ * Whether a saved server of the same name is replaced; else it is left as it is.
+ */
+replace?: boolean, 
+/**
+ * A configuration as text: JSON as other applications write it, read leniently.
+ */
+text?: string, 
+/**
+ * An application: `claude-desktop`, `claude-code` or `cursor`.
+ */
+app?: string, 
+/**
+ * A file, absolute.
+ */
+path?: string, };
+
+/**
+ * Answer of `servers_import_apply`.
+ */
+export type ServersImported = { 
+/**
+ * Saved, disabled.
+ */
+saved: Array<ServerView>, 
+/**
+ * Not saved.
+ */
+skipped: Array<NotImported>, };
+
+/**
  * Answer of `servers_list`.
  */
 export type ServersList = { 
@@ -932,6 +1300,19 @@ export type ServersTools = {
 tools: Array<JsonValue>, };
 
 /**
+ * Input of `session_authenticate`.
+ */
+export type SessionAuthenticate = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * The `id` of one of the methods.
+ */
+method: string, };
+
+/**
  * Input of `session_create`.
  */
 export type SessionCreate = { 
@@ -964,6 +1345,19 @@ export type SessionCreated = {
  * The new session.
  */
 session: SessionView, };
+
+/**
+ * Input of `session_export`.
+ */
+export type SessionExport = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * Markdown when absent.
+ */
+format?: ExportFormat, };
 
 /**
  * Input of `session_history`.
@@ -1029,6 +1423,10 @@ queue?: boolean,
  */
 request_id?: string, 
 /**
+ * Who may allow a tool call from now on; as before when absent.
+ */
+permission?: Policy, 
+/**
  * How long to wait for the servers, for all together.
  */
 ready_timeout_ms?: number, };
@@ -1045,6 +1443,46 @@ session: string,
  * The new title.
  */
 title: string, };
+
+/**
+ * Input of `session_set`: one or more of the three.
+ */
+export type SessionSet = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * The id of a mode.
+ */
+mode?: string, 
+/**
+ * The id of a model.
+ */
+model?: string, 
+/**
+ * Another option.
+ */
+option?: OptionValue, };
+
+/**
+ * What the agent lets the user choose in a session, as it says it. Where it
+ * offers a thing in two ways, `session_set` takes the newer one (`options`).
+ */
+export type SessionSettings = { 
+/**
+ * ACP's `SessionModeState`: `{"currentModeId","availableModes":[{"id","name","description"}]}`.
+ */
+modes?: JsonValue, 
+/**
+ * The older list of models: `{"currentModelId","availableModels":[{"modelId","name"}]}`.
+ */
+models?: JsonValue, 
+/**
+ * ACP's `SessionConfigOption`s: `{"id","name","category","type","currentValue","options"}`;
+ * the categories `mode`, `model` and `thought_level` are known.
+ */
+options?: Array<JsonValue>, };
 
 /**
  * What a session is doing.
@@ -1079,6 +1517,19 @@ processes_ended: number,
  * Of those, how many had to be killed.
  */
 forced: number, };
+
+/**
+ * Input of `session_traffic`.
+ */
+export type SessionTraffic = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * At most this many messages, the newest (200 when absent).
+ */
+tail?: number, };
 
 /**
  * One session as the list shows it.
@@ -1137,6 +1588,35 @@ permissions: Array<PermissionView>,
  */
 commands: Array<JsonValue>, 
 /**
+ * Mode, model and other options, as the agent offers them.
+ */
+settings?: SessionSettings, 
+/**
+ * Prompts that wait for the running turn, the next one first.
+ */
+queue?: Array<QueuedPrompt>, 
+/**
+ * Since when the agent has said nothing although it works; absent until that is long.
+ */
+quiet_since?: number, 
+/**
+ * What prompts may hold besides text and links; absent until the agent has run.
+ */
+capabilities?: PromptCapabilities, 
+/**
+ * Whether its agent can go on with the conversation after a stop; absent
+ * while that is not known. False on a stopped session: the next prompt begins anew.
+ */
+restorable?: boolean, 
+/**
+ * What became of the conversation when it was opened in the agent.
+ */
+context?: ContextOutcome, 
+/**
+ * How the user signs in to its agent, where that is offered.
+ */
+sign_in?: SignIn, 
+/**
  * When it was created.
  */
 created_at: number, 
@@ -1173,7 +1653,16 @@ on_close: OnClose,
 /**
  * Whether the user has been through the first steps, or skipped them.
  */
-introduced: boolean, };
+introduced: boolean, 
+/**
+ * After how many minutes without a turn an agent's engine ends (it starts again with
+ * the next prompt); 0: never.
+ */
+engine_idle_minutes?: number, 
+/**
+ * Whether each session has an engine of its own: harder isolation, more memory.
+ */
+one_engine_per_session?: boolean, };
 
 /**
  * Input of `settings_set`: what is absent stays as it is.
@@ -1194,7 +1683,33 @@ on_close?: OnClose,
 /**
  * Whether the user has been through the first steps.
  */
-introduced?: boolean, };
+introduced?: boolean, 
+/**
+ * Minutes until an engine without a turn ends; 0: never.
+ */
+engine_idle_minutes?: number, 
+/**
+ * Whether each session has an engine of its own.
+ */
+one_engine_per_session?: boolean, };
+
+/**
+ * How the user signs in to the agent.
+ */
+export type SignIn = { 
+/**
+ * Whether the agent refused to go on without it.
+ */
+wanted: boolean, 
+/**
+ * ACP's `AuthMethod`s: `{"id","name","description"}`; one with `"type":"terminal"`
+ * is a command that the user runs in a terminal.
+ */
+methods: Array<JsonValue>, 
+/**
+ * Whether the agent can be told to forget the sign-in.
+ */
+log_out: boolean, };
 
 /**
  * The state at one instant; the events after `seq` change it.
@@ -1231,6 +1746,63 @@ last_exit?: LastExit, };
 export type Theme = "system" | "light" | "dark";
 
 /**
+ * When a tool call ran.
+ */
+export type ToolTimes = { 
+/**
+ * When the agent first spoke of it.
+ */
+started_at: number, 
+/**
+ * When it was completed or failed.
+ */
+ended_at: number | null, };
+
+/**
+ * Answer of `session_traffic`.
+ */
+export type Traffic = { 
+/**
+ * Oldest first. What is older than the log keeps is gone.
+ */
+messages: Array<TrafficMessage>, };
+
+/**
+ * A message between Gantry and an agent.
+ */
+export type TrafficMessage = { 
+/**
+ * When.
+ */
+at: number, 
+/**
+ * Whether the agent sent it.
+ */
+from_agent: boolean, 
+/**
+ * The JSON-RPC message with its secrets masked; the beginning of it, as a
+ * string, when it was too long to be kept.
+ */
+message: JsonValue, };
+
+/**
+ * What a turn began with, as the history keeps it.
+ */
+export type TurnOpening = { 
+/**
+ * Its servers, with what the agent fetched of them.
+ */
+servers: Array<ServerReadiness>, 
+/**
+ * What happened with the engine.
+ */
+engine: EngineOutcome, 
+/**
+ * What became of the conversation's context.
+ */
+context: ContextOutcome, };
+
+/**
  * One turn with everything in it.
  */
 export type TurnView = { 
@@ -1265,7 +1837,23 @@ description: string | null,
 /**
  * ACP updates in order (text chunks of one message merged).
  */
-updates: Array<JsonValue>, };
+updates: Array<JsonValue>, 
+/**
+ * What it began with: servers, engine, context.
+ */
+opening?: TurnOpening, 
+/**
+ * Permission requests that were answered in it, by whom and how.
+ */
+permissions?: Array<AnsweredPermission>, 
+/**
+ * When its tool calls ran, by `toolCallId`.
+ */
+tools?: { [key in string]: ToolTimes }, 
+/**
+ * What the agent's answer says about tokens, raw.
+ */
+usage?: JsonValue, };
 
 /**
  * See [`ServerReadiness::via`].
@@ -1292,6 +1880,10 @@ export interface Commands {
   servers_call: { input: ServersCall; output: JsonValue };
   /** The last lines of a server's standard error. */
   servers_log: { input: ServersLog; output: LogLines };
+  /** MCP servers that another application, a file or a text names; nothing is saved. */
+  servers_import: { input: ServersImport; output: ServersFound };
+  /** Saves servers that were found, disabled. */
+  servers_import_apply: { input: ServersImportApply; output: ServersImported };
   /** The agents that can be used, the built-in one first. */
   agents_list: { input: Nothing; output: AgentsList };
   /** Adds an agent or replaces it. */
@@ -1320,6 +1912,24 @@ export interface Commands {
   session_history: { input: SessionHistory; output: History };
   /** Answers a permission request with one of the options that were offered. */
   session_permit: { input: SessionPermit; output: Done };
+  /** Chooses the agent's mode, model or another option, as its `settings` offer them. */
+  session_set: { input: SessionSet; output: SessionView };
+  /** Opens a stopped session ahead of its next prompt; answers before it is open. */
+  session_resume: { input: SessionId; output: SessionView };
+  /** Gives a prompt that waits another text. */
+  session_queue_edit: { input: QueueEdit; output: SessionView };
+  /** Takes a prompt that waits out of the queue. */
+  session_queue_drop: { input: QueuedTurn; output: SessionView };
+  /** Cancels the running turn and sends this prompt next. */
+  session_queue_send: { input: QueuedTurn; output: SessionView };
+  /** Signs in to a session's agent and opens the session, or says which command does. */
+  session_authenticate: { input: SessionAuthenticate; output: Authenticated };
+  /** Tells a session's agent to forget the sign-in. */
+  session_logout: { input: SessionId; output: Done };
+  /** What Gantry and the agent said to each other in a session, secrets masked. */
+  session_traffic: { input: SessionTraffic; output: Traffic };
+  /** A session as Markdown or JSON. */
+  session_export: { input: SessionExport; output: Exported };
   /** Gives a session another title. */
   session_rename: { input: SessionRename; output: SessionView };
   /** Stops a session and forgets it. */

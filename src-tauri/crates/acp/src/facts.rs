@@ -15,6 +15,12 @@ pub struct AgentFacts {
     pub resume: bool,
     /// `session/close`.
     pub close: bool,
+    /// `session/list`.
+    pub list: bool,
+    /// `session/delete`.
+    pub delete: bool,
+    /// `logout`.
+    pub logout: bool,
     /// MCP servers over streamable HTTP.
     pub http: bool,
     /// MCP servers over SSE.
@@ -46,6 +52,9 @@ impl AgentFacts {
             load: yes("/agentCapabilities/loadSession"),
             resume: offered("/agentCapabilities/sessionCapabilities/resume"),
             close: offered("/agentCapabilities/sessionCapabilities/close"),
+            list: offered("/agentCapabilities/sessionCapabilities/list"),
+            delete: offered("/agentCapabilities/sessionCapabilities/delete"),
+            logout: offered("/agentCapabilities/auth/logout"),
             http: yes("/agentCapabilities/mcpCapabilities/http"),
             sse: yes("/agentCapabilities/mcpCapabilities/sse"),
             image: yes("/agentCapabilities/promptCapabilities/image"),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 /// One thing that the agent sent.
+#[expect(clippy::large_enum_variant, reason = "moved once, and boxing it would cost every asker")]
 #[derive(Debug)]
 pub enum FromAgent {
     /// `session/update`.
@@ -19,6 +20,12 @@ pub enum FromAgent {
     Permission(PermissionAsk),
     /// The answer to one of our requests.
     Answer(Answer),
+    /// The agent does not want an answer to one of its requests any more
+    /// (`$/cancel_request`).
+    Withdrawn {
+        /// The request's id; see [`PermissionAsk::request`].
+        request: Value,
+    },
     /// Another notification.
     Notification {
         /// Its method.
@@ -38,6 +45,8 @@ pub struct PermissionAsk {
     pub tool_call: Value,
     /// The raw options, in the agent's order.
     pub options: Vec<Value>,
+    /// The JSON-RPC id of the request.
+    pub request: Value,
     responder: Option<sdk::Responder<Value>>,
 }
 
@@ -50,6 +59,14 @@ impl PermissionAsk {
     /// Answers that the turn was cancelled.
     pub fn cancel(mut self) {
         self.respond(cancelled());
+    }
+
+    /// Answers that the agent itself took the request back.
+    pub fn withdraw(mut self) {
+        if let Some(responder) = self.responder.take() {
+            // Nobody waits for the answer.
+            let _ = responder.respond_with_error(sdk::Error::request_cancelled());
+        }
     }
 
     fn respond(&mut self, answer: Value) {
@@ -133,8 +150,13 @@ impl Router {
         responder: sdk::Responder<Value>,
     ) -> Result<(), sdk::Error> {
         let (method, mut params) = message.into_parts();
+        if method == "elicitation/create" {
+            // Not advertised; an agent that asks all the same must not wait for ever.
+            tracing::info!("the agent's question (elicitation) was answered `cancel`");
+            return responder.respond(json!({ "action": "cancel" }));
+        }
         if method != "session/request_permission" {
-            // Not advertised (`fs/*`, `terminal/*`, `elicitation/*`), or unknown.
+            // Not advertised (`fs/*`, `terminal/*`), or unknown.
             return responder.respond_with_error(sdk::Error::method_not_found().data(method));
         }
         let Some(session) = take_text(&mut params, "sessionId") else {
@@ -146,7 +168,9 @@ impl Router {
             _ => Vec::new(),
         };
         let tool_call = params.get_mut("toolCall").map(Value::take).unwrap_or_default();
-        let ask = PermissionAsk { session, tool_call, options, responder: Some(responder) };
+        let request = serde_json::to_value(responder.raw_id()).unwrap_or_default();
+        let ask =
+            PermissionAsk { session, tool_call, options, request, responder: Some(responder) };
         self.push(FromAgent::Permission(ask)).await
     }
 
@@ -160,6 +184,10 @@ impl Router {
                 return Ok(());
             };
             return self.push(FromAgent::Update { session, update }).await;
+        }
+        if method == "$/cancel_request" {
+            let request = params.get_mut("requestId").map(Value::take).unwrap_or_default();
+            return self.push(FromAgent::Withdrawn { request }).await;
         }
         self.push(FromAgent::Notification { method, params }).await
     }

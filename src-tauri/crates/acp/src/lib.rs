@@ -24,13 +24,15 @@ mod from_agent;
 mod lines;
 mod peer;
 mod problem;
+mod tap;
 #[cfg(test)]
 mod tests;
 
 pub use facts::AgentFacts;
 pub use from_agent::{Answer, FromAgent, PermissionAsk};
-pub use peer::{ClientInfo, Opening, Peer, Written};
+pub use peer::{ClientInfo, Opening, Peer, SentRequest, Written};
 pub use problem::{Disconnected, PeerError};
+pub use tap::{Direction, Tap};
 
 use agent_client_protocol as sdk;
 use from_agent::Router;
@@ -59,11 +61,13 @@ impl Default for Limits {
 
 /// Connects to the agent behind these streams. The third part drives the
 /// connection: it must be run as a task, and it ends with the connection. The
-/// queue must be drained all the time, also while waiting for an answer.
+/// queue must be drained all the time, also while waiting for an answer. `tap` sees
+/// every line in both directions.
 pub fn connect<R, W>(
     reader: R,
     writer: W,
     limits: Limits,
+    tap: Option<Tap>,
 ) -> (
     Peer,
     mpsc::Receiver<FromAgent>,
@@ -78,10 +82,11 @@ where
     let written = WrittenRequests::default();
     let noise = Noise::default();
     let peer = Peer::new(link, queue.downgrade(), written.clone(), noise.clone());
-    let driver = drive(reader, writer, limits, queue, link_sender, written, noise);
+    let driver = drive(reader, writer, limits, queue, link_sender, written, noise, tap);
     (peer, received, driver)
 }
 
+#[expect(clippy::too_many_arguments, reason = "the parts of one connection, used once")]
 async fn drive<R, W>(
     reader: R,
     writer: W,
@@ -90,6 +95,7 @@ async fn drive<R, W>(
     link: watch::Sender<Option<peer::Link>>,
     written: WrittenRequests,
     noise: Noise,
+    tap: Option<Tap>,
 ) -> Result<(), Disconnected>
 where
     R: AsyncRead + Unpin + Send + 'static,
@@ -99,8 +105,8 @@ where
     let (ours, theirs) = sdk::Channel::duplex();
     let (outgoing, incoming) = ours.into_parts();
     let mut read =
-        Box::pin(lines::read(reader, incoming, queue.clone(), limits.line, noise.clone()));
-    let mut write = Box::pin(lines::write(writer, outgoing, written));
+        Box::pin(lines::read(reader, incoming, queue.clone(), limits.line, noise, tap.clone()));
+    let mut write = Box::pin(lines::write(writer, outgoing, written, tap));
     let mut connection =
         Box::pin(sdk::Client.v1().name("gantry").with_handler(Router::new(queue)).connect_with(
             theirs,

@@ -1,6 +1,6 @@
 //! Lines in and out: one JSON-RPC message each, with limits.
 
-use crate::{Disconnected, FromAgent};
+use crate::{Direction, Disconnected, FromAgent, Tap};
 use agent_client_protocol as sdk;
 use futures::{StreamExt as _, channel::mpsc::UnboundedReceiver, channel::mpsc::UnboundedSender};
 use sdk::{RawJsonRpcId, RawJsonRpcMessage, TransportFrame};
@@ -109,6 +109,7 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
     queue: mpsc::Sender<FromAgent>,
     limit: usize,
     noise: Noise,
+    tap: Option<Tap>,
 ) -> Result<(), Disconnected> {
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
     let mut line = Vec::new();
@@ -129,6 +130,9 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
                 let text = text.trim();
                 if text.is_empty() {
                     continue;
+                }
+                if let Some(tap) = &tap {
+                    tap(Direction::FromAgent, text);
                 }
                 match message(text) {
                     Ok(frame) => incoming
@@ -204,6 +208,7 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut outgoing: UnboundedReceiver<TransportFrame>,
     written: WrittenRequests,
+    tap: Option<Tap>,
 ) -> Result<(), Disconnected> {
     while let Some(frame) = outgoing.next().await {
         let mut line = match frame.to_json() {
@@ -213,6 +218,9 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
                 continue;
             }
         };
+        if let Some(tap) = &tap {
+            tap(Direction::ToAgent, &line);
+        }
         line.push('\n');
         writer.write_all(line.as_bytes()).await?;
         writer.flush().await?;

@@ -53,7 +53,31 @@ impl Opening<'_> {
 
 /// Resolves when a request was written to the agent.
 #[derive(Debug)]
-pub struct Written(oneshot::Receiver<()>);
+pub struct Written {
+    done: oneshot::Receiver<()>,
+    request: SentRequest,
+}
+
+/// A request that may be taken back.
+#[derive(Clone, Debug)]
+pub struct SentRequest {
+    link: watch::Receiver<Option<Link>>,
+    id: RawJsonRpcId,
+}
+
+impl SentRequest {
+    /// Tells the agent that the answer is not wanted any more
+    /// (`$/cancel_request`). It may answer all the same.
+    pub fn take_back(&self) {
+        let Some(link) = self.link.borrow().clone() else { return };
+        let message = sdk::UntypedMessage {
+            method: "$/cancel_request".to_owned(),
+            params: json!({ "requestId": self.id }),
+        };
+        // The agent may be gone.
+        let _ = link.send_notification(message);
+    }
+}
 
 impl Written {
     /// Waits until it was written.
@@ -61,7 +85,12 @@ impl Written {
     /// # Errors
     /// [`PeerError::Lost`] when the connection ended first.
     pub async fn wait(self) -> Result<(), PeerError> {
-        self.0.await.map_err(|_| PeerError::Lost)
+        self.done.await.map_err(|_| PeerError::Lost)
+    }
+
+    /// The request itself.
+    pub fn request(&self) -> SentRequest {
+        self.request.clone()
     }
 }
 
@@ -90,7 +119,7 @@ impl Peer {
     }
 
     /// `initialize`: waits for the connection, agrees on the version, says what we can
-    /// do (no `fs`, no `terminal`), and learns what the agent can do.
+    /// do (no `fs`, no `terminal`; a sign-in in a terminal is shown), and learns what the agent can do.
     ///
     /// # Errors
     /// The agent's, or an answer with another version.
@@ -104,6 +133,7 @@ impl Peer {
                     "clientCapabilities": {
                         "fs": { "readTextFile": false, "writeTextFile": false },
                         "terminal": false,
+                        "auth": { "terminal": true },
                     },
                     "clientInfo": {
                         "name": client.name, "title": client.title, "version": client.version,
@@ -144,7 +174,7 @@ impl Peer {
             self.written.forget(&id);
             return Err(PeerError::Lost);
         }
-        Ok(Written(written))
+        Ok(Written { done: written, request: SentRequest { link: self.link.clone(), id } })
     }
 
     /// Sends a request and waits for the answer. Never call it from where the
@@ -222,6 +252,76 @@ impl Peer {
         self.call("session/set_mode", json!({ "sessionId": session, "modeId": mode }))
             .await
             .map(drop)
+    }
+
+    /// `session/set_model`: the older way to choose a model.
+    ///
+    /// # Errors
+    /// The agent's; [`PeerError::Lost`].
+    pub async fn set_model(&self, session: &str, model: &str) -> Result<(), PeerError> {
+        self.call("session/set_model", json!({ "sessionId": session, "modelId": model }))
+            .await
+            .map(drop)
+    }
+
+    /// `session/set_config_option`; the value is the id of a choice, or a
+    /// boolean. The answer has all options as they are then (`configOptions`).
+    ///
+    /// # Errors
+    /// The agent's; [`PeerError::Lost`].
+    pub async fn set_option(
+        &self,
+        session: &str,
+        option: &str,
+        value: &Value,
+    ) -> Result<Value, PeerError> {
+        let mut params = json!({ "sessionId": session, "configId": option, "value": value });
+        if value.is_boolean() {
+            params["type"] = json!("boolean");
+        }
+        self.call("session/set_config_option", params).await
+    }
+
+    /// `authenticate` with one of [`AgentFacts::auth_methods`]. May wait for a
+    /// person who signs in in a browser.
+    ///
+    /// # Errors
+    /// The agent's; [`PeerError::Lost`].
+    pub async fn authenticate(&self, method: &str) -> Result<(), PeerError> {
+        self.call("authenticate", json!({ "methodId": method })).await.map(drop)
+    }
+
+    /// `logout`, where [`AgentFacts::logout`] says so.
+    ///
+    /// # Errors
+    /// The agent's; [`PeerError::Lost`].
+    pub async fn log_out(&self) -> Result<(), PeerError> {
+        self.call("logout", json!({})).await.map(drop)
+    }
+
+    /// `session/list`, where [`AgentFacts::list`] says so: one page of the
+    /// agent's own sessions in a folder (`sessions`, `nextCursor`).
+    ///
+    /// # Errors
+    /// The agent's; [`PeerError::Lost`].
+    pub async fn list_sessions(
+        &self,
+        cwd: &Path,
+        cursor: Option<&str>,
+    ) -> Result<Value, PeerError> {
+        let mut params = json!({ "cwd": cwd.to_string_lossy() });
+        if let Some(cursor) = cursor {
+            params["cursor"] = json!(cursor);
+        }
+        self.call("session/list", params).await
+    }
+
+    /// `session/delete`, where [`AgentFacts::delete`] says so.
+    ///
+    /// # Errors
+    /// The agent's; [`PeerError::Lost`].
+    pub async fn delete_session(&self, session: &str) -> Result<(), PeerError> {
+        self.call("session/delete", json!({ "sessionId": session })).await.map(drop)
     }
 
     /// The last lines of the agent's output that were no messages; they may

@@ -101,7 +101,7 @@ impl Client {
 fn pair(limits: Limits) -> (Client, Agent) {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(ours);
-    let (peer, queue, driver) = connect(reader, writer, limits);
+    let (peer, queue, driver) = connect(reader, writer, limits, None);
     let (input, output) = tokio::io::split(theirs);
     let agent = Agent { input: BufReader::new(input).lines(), output };
     (Client { peer, queue, driver: tokio::spawn(driver) }, agent)
@@ -357,4 +357,106 @@ async fn twenty_thousand_updates_wait_in_the_pipe_not_in_memory() {
     }
     assert_eq!(client.until(ended).await.unwrap()["stopReason"], "end_turn");
     drop(writer.await.unwrap());
+}
+
+#[tokio::test]
+async fn settings_sign_in_and_lists_are_asked_for_as_the_protocol_says() {
+    let (mut client, mut agent) = initialized(Limits::default()).await;
+    let peer = client.peer.clone();
+    let asked = tokio::spawn(async move {
+        peer.set_mode("s1", "plan").await?;
+        peer.set_model("s1", "big").await?;
+        let options = peer.set_option("s1", "effort", &json!("high")).await?;
+        peer.set_option("s1", "fast", &json!(true)).await?;
+        peer.authenticate("key").await?;
+        peer.log_out().await?;
+        let listed = peer.list_sessions(std::path::Path::new("/p"), Some("next")).await?;
+        peer.delete_session("s1").await?;
+        Ok::<_, PeerError>((options, listed))
+    });
+    let wanted = [
+        ("session/set_mode", json!({"sessionId": "s1", "modeId": "plan"})),
+        ("session/set_model", json!({"sessionId": "s1", "modelId": "big"})),
+        (
+            "session/set_config_option",
+            json!({"sessionId": "s1", "configId": "effort", "value": "high"}),
+        ),
+        (
+            "session/set_config_option",
+            json!({"sessionId": "s1", "configId": "fast", "value": true, "type": "boolean"}),
+        ),
+        ("authenticate", json!({"methodId": "key"})),
+        ("logout", json!({})),
+        ("session/list", json!({"cwd": "/p", "cursor": "next"})),
+        ("session/delete", json!({"sessionId": "s1"})),
+    ];
+    for (method, params) in wanted {
+        let request = agent.expect(method).await;
+        assert_eq!(request["params"], params, "{method}");
+        agent.answer(&request, json!({"configOptions": [method]})).await;
+        let FromAgent::Answer(answer) = client.next().await else { panic!() };
+        answer.deliver();
+    }
+    let (options, listed) = asked.await.unwrap().unwrap();
+    assert_eq!(options["configOptions"][0], "session/set_config_option");
+    assert_eq!(listed["configOptions"][0], "session/list");
+}
+
+#[tokio::test]
+async fn requests_are_taken_back_both_ways_and_questions_are_cancelled() {
+    let (mut client, mut agent) = initialized(Limits::default()).await;
+    let written = client.peer.request("session/prompt", json!({}), |_| {}).unwrap();
+    let request = written.request();
+    written.wait().await.unwrap();
+    let sent = agent.expect("session/prompt").await;
+    request.take_back();
+    let taken = agent.expect("$/cancel_request").await;
+    assert_eq!(taken["params"]["requestId"], sent["id"]);
+
+    agent
+        .send(json!({"jsonrpc": "2.0", "id": 71, "method": "session/request_permission",
+            "params": {"sessionId": "s1", "toolCall": {}, "options": []}}))
+        .await;
+    let FromAgent::Permission(ask) = client.next().await else { panic!() };
+    agent
+        .send(json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 71}}))
+        .await;
+    let FromAgent::Withdrawn { request } = client.next().await else { panic!() };
+    assert_eq!(request, ask.request);
+    ask.withdraw();
+    let answer = agent.read().await;
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(71), &json!(-32800)));
+
+    agent
+        .send(json!({"jsonrpc": "2.0", "id": 72, "method": "elicitation/create", "params": {}}))
+        .await;
+    let answer = agent.read().await;
+    assert_eq!((&answer["id"], &answer["result"]["action"]), (&json!(72), &json!("cancel")));
+}
+
+#[tokio::test]
+async fn the_tap_sees_every_line_both_ways() {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let (reader, writer) = tokio::io::split(ours);
+    let seen: std::sync::Arc<std::sync::Mutex<Vec<(Direction, String)>>> = Default::default();
+    let log = seen.clone();
+    let tap: Tap =
+        std::sync::Arc::new(move |way, line| log.lock().unwrap().push((way, line.to_owned())));
+    let (peer, _queue, driver) = connect(reader, writer, Limits::default(), Some(tap));
+    let driver = tokio::spawn(driver);
+    let (input, mut output) = tokio::io::split(theirs);
+    let asked = tokio::spawn(async move {
+        peer.initialize(ClientInfo { name: "n", title: "t", version: "1" }).await
+    });
+    let mut lines = BufReader::new(input).lines();
+    let line = timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap();
+    let id = serde_json::from_str::<Value>(&line).unwrap()["id"].clone();
+    let answer = json!({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "no"}});
+    output.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+    drop((output, lines));
+    timeout(SOON, driver).await.unwrap().unwrap().unwrap();
+    asked.abort();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen[0], (Direction::ToAgent, line));
+    assert_eq!(seen[1], (Direction::FromAgent, answer.to_string()));
 }

@@ -110,6 +110,24 @@ commands! {
     session_history(SessionHistory) -> History;
     /// Answers a permission request with one of the options that were offered.
     session_permit(SessionPermit) -> Done;
+    /// Chooses the agent's mode, model or another option, as its `settings` offer them.
+    session_set(SessionSet) -> SessionView;
+    /// Opens a stopped session ahead of its next prompt; answers before it is open.
+    session_resume(SessionId) -> SessionView;
+    /// Gives a prompt that waits another text.
+    session_queue_edit(QueueEdit) -> SessionView;
+    /// Takes a prompt that waits out of the queue.
+    session_queue_drop(QueuedTurn) -> SessionView;
+    /// Cancels the running turn and sends this prompt next.
+    session_queue_send(QueuedTurn) -> SessionView;
+    /// Signs in to a session's agent and opens the session, or says which command does.
+    session_authenticate(SessionAuthenticate) -> Authenticated;
+    /// Tells a session's agent to forget the sign-in.
+    session_logout(SessionId) -> Done;
+    /// What Gantry and the agent said to each other in a session, secrets masked.
+    session_traffic(SessionTraffic) -> Traffic;
+    /// A session as Markdown or JSON.
+    session_export(SessionExport) -> Exported;
     /// Gives a session another title.
     session_rename(SessionRename) -> SessionView;
     /// Stops a session and forgets it.

@@ -1,7 +1,7 @@
 //! The user interface's half of the wire, made from the Rust types.
 
 use super::{COMMANDS, visit};
-use crate::wire::{ChatAnswer, ChatRequest, Event};
+use crate::wire::{ChatAnswer, ChatRequest, Event, Happening};
 use std::{any::TypeId, collections::BTreeMap, collections::HashSet, fmt::Write};
 use ts_rs::{Config, TS, TypeVisitor};
 
@@ -11,6 +11,8 @@ pub fn typescript() -> String {
     let mut found = Declarations { config: &config, seen: HashSet::new(), texts: BTreeMap::new() };
     visit(&mut found);
     found.visit::<Event>();
+    // Flattened into `Event`, and named for who reads only what happened.
+    found.visit::<Happening>();
     found.visit::<ChatRequest>();
     found.visit::<ChatAnswer>();
     found.visit::<crate::ErrorCode>();

@@ -233,6 +233,84 @@ impl App {
         Ok(Done::OK)
     }
 
+    /// Chooses mode, model or an option.
+    ///
+    /// # Errors
+    /// Not found; not offered; the agent's.
+    pub async fn session_set(&self, input: SessionSet) -> Result<SessionView> {
+        self.still_open()?;
+        self.sessions().set(input).await
+    }
+
+    /// Opens a stopped session.
+    ///
+    /// # Errors
+    /// Not found; shutting down.
+    pub async fn session_resume(&self, input: SessionId) -> Result<SessionView> {
+        self.still_open()?;
+        self.sessions().resume(&input.session).await
+    }
+
+    /// Gives a queued prompt another text.
+    ///
+    /// # Errors
+    /// Not found; empty.
+    pub async fn session_queue_edit(&self, input: QueueEdit) -> Result<SessionView> {
+        self.sessions().edit_queued(&input)
+    }
+
+    /// Takes a prompt out of the queue.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn session_queue_drop(&self, input: QueuedTurn) -> Result<SessionView> {
+        self.sessions().drop_queued(&input)
+    }
+
+    /// Sends a queued prompt next.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn session_queue_send(&self, input: QueuedTurn) -> Result<SessionView> {
+        self.still_open()?;
+        self.sessions().send_queued(&input)
+    }
+
+    /// Signs in to a session's agent.
+    ///
+    /// # Errors
+    /// Not found; not offered; the agent's.
+    pub async fn session_authenticate(&self, input: SessionAuthenticate) -> Result<Authenticated> {
+        self.still_open()?;
+        self.sessions().authenticate(input).await
+    }
+
+    /// Signs out of a session's agent.
+    ///
+    /// # Errors
+    /// Not found; not offered; the agent's.
+    pub async fn session_logout(&self, input: SessionId) -> Result<Done> {
+        self.still_open()?;
+        self.sessions().log_out(&input.session).await?;
+        Ok(Done::OK)
+    }
+
+    /// What Gantry and the agent said to each other.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn session_traffic(&self, input: SessionTraffic) -> Result<Traffic> {
+        self.sessions().traffic(&input)
+    }
+
+    /// A session as a file.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn session_export(&self, input: SessionExport) -> Result<Exported> {
+        self.sessions().export(&input).await
+    }
+
     /// Gives a session another title.
     ///
     /// # Errors

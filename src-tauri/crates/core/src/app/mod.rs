@@ -156,6 +156,7 @@ impl App {
         shutdown_scope.spawn("coordinator", shutdown::run(shutdown.clone(), parts));
 
         let settings = settings::stored(&store).await?;
+        sessions.set_rules(settings::engine_rules(&settings));
         let app = Self {
             inner: Arc::new(Inner {
                 last_exit,

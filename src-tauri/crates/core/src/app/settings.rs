@@ -1,8 +1,9 @@
 //! What the user chose about the program itself.
 
 use super::App;
-use crate::{Result, wire::*};
+use crate::{Result, session::EngineRules, wire::*};
 use gantry_store::Store;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The key in the store.
@@ -15,6 +16,15 @@ pub(super) async fn stored(store: &Store) -> Result<Settings> {
         tracing::warn!("the stored settings cannot be read, so the defaults count: {error}");
         Settings::default()
     }))
+}
+
+/// What of them is about engines.
+pub(super) fn engine_rules(settings: &Settings) -> EngineRules {
+    let minutes = u64::from(settings.engine_idle_minutes);
+    EngineRules {
+        idle: (minutes > 0).then(|| Duration::from_secs(60 * minutes)),
+        one_per_session: settings.one_engine_per_session,
+    }
 }
 
 impl App {
@@ -44,6 +54,7 @@ impl App {
         })?;
         self.store().save_setting(KEY, &text).await?;
         self.inner.settings.send_replace(settings);
+        self.sessions().set_rules(engine_rules(&settings));
         self.events().publish(Happening::SettingsChanged { settings });
         Ok(settings)
     }

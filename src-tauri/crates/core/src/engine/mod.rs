@@ -12,12 +12,14 @@ mod registry;
 mod routes;
 mod run;
 mod state;
+mod wire_log;
 
 pub(crate) use registry::{Engines, EnginesParts};
 pub(crate) use state::EngineState;
+pub(crate) use wire_log::{WireLog, is_secret};
 
 use crate::{Error, Result, session::AgentSpec};
-use gantry_acp::{AgentFacts, Opening, Peer, PeerError, PermissionAsk, Written};
+use gantry_acp::{AgentFacts, Opening, Peer, PeerError, PermissionAsk, SentRequest, Written};
 use gantry_supervisor::{Cause, Deadline, Ended, ProcessTree};
 use routes::Routes;
 use serde_json::Value;
@@ -40,15 +42,23 @@ pub(crate) struct EngineKey {
     pub(crate) project: PathBuf,
     /// The agent with its environment.
     pub(crate) agent: AgentSpec,
+    /// The only session that it is for, when each has an engine of its own.
+    pub(crate) session: Option<String>,
 }
 
 /// Our side of an ACP session, as an engine sees it. Called in the order in which the
 /// agent wrote; must not wait.
 pub(crate) trait Conversation: Send + Sync {
+    /// The answer to `session/new`, `load` or `resume`: what can be chosen.
+    fn opened(&self, answer: &Value);
     /// `session/update`: the raw `update` object.
     fn update(&self, update: Value);
     /// `session/request_permission`.
     fn permission(&self, ask: PermissionAsk);
+    /// The agent took a permission request back; it may be of another session.
+    fn withdrawn(&self, request: &Value);
+    /// Another session joined the engine, or left it.
+    fn neighbours_changed(&self);
     /// The engine failed or ended by itself.
     fn engine_gone(&self, engine: u64, why: &str);
 }
@@ -68,6 +78,7 @@ struct Inner {
     facts: OnceLock<AgentFacts>,
     routes: Mutex<Routes>,
     parts: EnginesParts,
+    wire: Arc<WireLog>,
 }
 
 /// What a launched engine has.
@@ -92,15 +103,27 @@ impl std::fmt::Debug for Engine {
 pub(crate) struct OpenedSession {
     /// The agent's id of it.
     pub(crate) acp_id: String,
-    /// The agent's answer: modes, models, options.
-    #[expect(dead_code, reason = "modes and options are shown by a later piece")]
-    pub(crate) answer: Value,
+}
+
+/// Tells the agent that an answer is not wanted any more, unless it came.
+struct TakeBack(Option<SentRequest>);
+
+impl Drop for TakeBack {
+    fn drop(&mut self) {
+        if let Some(request) = self.0.take() {
+            request.take_back();
+        }
+    }
 }
 
 impl Engine {
     fn new(key: EngineKey, number: u64, parts: EnginesParts) -> Self {
+        let secrets =
+            key.agent.env.iter().filter(|(name, _)| is_secret(name) || name.contains("KEY"));
+        let wire = Arc::new(WireLog::new(secrets.map(|(_, value)| value.clone()).collect()));
         Self {
             inner: Arc::new(Inner {
+                wire,
                 key,
                 number,
                 state: watch::Sender::new(EngineState::Starting),
@@ -179,6 +202,19 @@ impl Engine {
         }
     }
 
+    /// What it said and was told.
+    pub(crate) fn wire(&self) -> Arc<WireLog> {
+        self.inner.wire.clone()
+    }
+
+    /// The agent at the other end.
+    ///
+    /// # Errors
+    /// [`PeerError::Lost`] when it was never there.
+    pub(crate) fn peer(&self) -> std::result::Result<&Peer, PeerError> {
+        Ok(&self.process()?.peer)
+    }
+
     fn process(&self) -> std::result::Result<&Process, PeerError> {
         self.inner.process.get().ok_or(PeerError::Lost)
     }
@@ -214,10 +250,13 @@ impl Engine {
             // Runs before the next update of the agent is looked at.
             move |answer| engine.session_opened(method, known, answer, conversation, sender),
         )?;
+        let mut unanswered = TakeBack(Some(written.request()));
         let opened = async {
             written.wait().await?;
             on_sent();
-            receiver.await.map_err(|_| PeerError::Lost)?
+            let answer = receiver.await.map_err(|_| PeerError::Lost)?;
+            unanswered.0 = None;
+            answer
         };
         Deadline::after(OPEN_LIMIT).bound(opened).await.unwrap_or_else(|_| {
             Err(PeerError::Nonsense {
@@ -243,15 +282,21 @@ impl Engine {
                 method: method.to_owned(),
                 why: "`sessionId` is missing".to_owned(),
             })?;
-            Ok(OpenedSession { acp_id, answer })
+            Ok((OpenedSession { acp_id }, answer))
         });
         match (&opened, &known) {
-            (Ok(opened), None) => self.route(&opened.acp_id, conversation, false),
-            (Ok(opened), Some(_)) => self.routes().replay_is_over(&opened.acp_id),
+            (Ok((opened, answer)), None) => {
+                self.route(&opened.acp_id, conversation.clone(), false);
+                conversation.opened(answer);
+            }
+            (Ok((opened, answer)), Some(_)) => {
+                self.routes().replay_is_over(&opened.acp_id);
+                conversation.opened(answer);
+            }
             (Err(_), Some(session)) => self.routes().remove(session),
             (Err(_), None) => {}
         }
-        if let Err(Ok(unwanted)) = asker.send(opened) {
+        if let Err(Ok(unwanted)) = asker.send(opened.map(|(opened, _)| opened)) {
             // The asker gave up: nobody will use this session.
             self.forget_session(&unwanted.acp_id);
             if self.facts().is_some_and(|facts| facts.close)
@@ -307,6 +352,17 @@ impl Engine {
         // An agent that is gone has nothing to cancel.
         if let Ok(process) = self.process() {
             let _ = process.peer.cancel(acp_id);
+        }
+    }
+
+    /// Deletes a session in the agent, where it offers that. What is forgotten here
+    /// is forgotten there.
+    pub(crate) async fn delete_session(&self, acp_id: &str, deadline: Deadline) {
+        if self.facts().is_some_and(|facts| facts.delete)
+            && let Ok(process) = self.process()
+            && let Ok(Err(error)) = deadline.bound(process.peer.delete_session(acp_id)).await
+        {
+            tracing::debug!(%error, "the agent did not delete a session");
         }
     }
 

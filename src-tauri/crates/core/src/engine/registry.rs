@@ -77,7 +77,7 @@ impl Engines {
         session: &str,
         conversation: Arc<dyn Conversation>,
     ) -> Result<Attached> {
-        let (engine, started) = {
+        let (engine, started, others) = {
             let mut table = self.table();
             if table.quitting {
                 return Err(Error::shutting_down());
@@ -95,9 +95,11 @@ impl Engines {
             let Some(entry) = table.engines.get_mut(&number) else {
                 return Err(Error::failed("the engine ended meanwhile; try again"));
             };
+            let others: Vec<_> = entry.members.values().cloned().collect();
             entry.members.insert(session.to_owned(), conversation);
-            (entry.engine.clone(), running.is_none())
+            (entry.engine.clone(), running.is_none(), others)
         };
+        others.iter().for_each(|other| other.neighbours_changed());
         if started {
             let name = format!("engine-{}-{}", engine.key().agent.id, engine.number());
             self.parts.scope.spawn(name, run(engine.clone(), self.clone()));
@@ -108,13 +110,20 @@ impl Engines {
     /// Takes a session out of an engine. True when it was the last one: the
     /// engine takes no more sessions, and the caller stops it.
     pub(crate) fn detach(&self, engine: &Engine, session: &str) -> bool {
-        let mut table = self.table();
-        let Some(entry) = table.engines.get_mut(&engine.number()) else { return false };
-        if entry.members.remove(session).is_none() || !entry.members.is_empty() {
-            return false;
-        }
-        table.retire(engine);
-        true
+        let others: Vec<_> = {
+            let mut table = self.table();
+            let Some(entry) = table.engines.get_mut(&engine.number()) else { return false };
+            if entry.members.remove(session).is_none() {
+                return false;
+            }
+            if entry.members.is_empty() {
+                table.retire(engine);
+                return true;
+            }
+            entry.members.values().cloned().collect()
+        };
+        others.iter().for_each(|other| other.neighbours_changed());
+        false
     }
 
     /// Stops an engine whose last session has left, and says so.
@@ -130,6 +139,11 @@ impl Engines {
         );
         self.forget(engine);
         ended
+    }
+
+    /// The program of the built-in agent.
+    pub(crate) fn gantry(&self) -> String {
+        self.parts.gantry.to_string_lossy().into_owned()
     }
 
     /// How many sessions an engine has.

@@ -73,6 +73,11 @@ impl Routes {
         }
     }
 
+    /// Everybody.
+    pub(super) fn all(&self) -> Vec<Arc<dyn Conversation>> {
+        self.routes.values().map(|route| route.conversation.clone()).collect()
+    }
+
     /// Who is asked.
     pub(super) fn conversation(&self, session: &str) -> Option<Arc<dyn Conversation>> {
         Some(self.routes.get(session)?.conversation.clone())
@@ -103,9 +108,12 @@ mod tests {
 
     struct Nobody;
     impl Conversation for Nobody {
+        fn opened(&self, _answer: &Value) {}
         fn update(&self, _update: Value) {}
         fn permission(&self, _ask: PermissionAsk) {}
+        fn withdrawn(&self, _request: &Value) {}
         fn engine_gone(&self, _engine: u64, _why: &str) {}
+        fn neighbours_changed(&self) {}
     }
 
     #[test]

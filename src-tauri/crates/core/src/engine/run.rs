@@ -2,11 +2,11 @@
 
 use super::{Engine, Engines, Process, state::EngineEvent};
 use crate::{VERSION, engine::EngineState};
-use gantry_acp::{ClientInfo, FromAgent, Limits, connect};
+use gantry_acp::{ClientInfo, FromAgent, Limits, Tap, connect};
 use gantry_supervisor::{
     Cause, Child, Deadline, Exit, Launch, LaunchError, Role, StderrTail, Task,
 };
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
 /// How long the warden gives the agent on its own account between TERM and KILL.
@@ -36,7 +36,9 @@ pub(super) async fn run(engine: Engine, engines: Engines) {
         executable = %tree.executable().display(),
         "engine started"
     );
-    let (peer, received, driver) = connect(stdout, stdin, Limits::default());
+    let wire = engine.wire();
+    let tap: Tap = Arc::new(move |direction, line| wire.add(direction, line));
+    let (peer, received, driver) = connect(stdout, stdin, Limits::default(), Some(tap));
     let scope = &engine.inner.parts.scope;
     let name = format!("agent-{}-{}", engine.key().agent.id, engine.number());
     let driver = scope.spawn(format!("{name}-connection"), driver);
@@ -160,6 +162,10 @@ async fn pump(engine: Engine, mut received: mpsc::Receiver<FromAgent>) {
                         tracing::warn!("a permission request of an unknown session was cancelled")
                     }
                 }
+            }
+            FromAgent::Withdrawn { request } => {
+                let conversations = engine.routes().all();
+                conversations.iter().for_each(|conversation| conversation.withdrawn(&request));
             }
             FromAgent::Answer(answer) => answer.deliver(),
             FromAgent::Notification { method, .. } => {

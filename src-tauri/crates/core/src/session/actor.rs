@@ -2,14 +2,16 @@
 
 use super::{
     cell::{Cell, Chore, Command, Job},
+    notes::Note,
     opening::{self, Problem},
+    sign_in,
     state::Event,
     stopping, turn,
 };
 use crate::{
     Error,
     events::now,
-    wire::{ContextOutcome, EngineOutcome, Happening, PromptAccepted},
+    wire::{ContextOutcome, EngineOutcome, Happening, PromptAccepted, TurnOpening},
 };
 use gantry_store::TurnRow;
 use gantry_supervisor::Deadline;
@@ -30,15 +32,15 @@ pub(super) async fn run(cell: Arc<Cell>, mut mailbox: mpsc::Receiver<Command>) {
             send_prompt(&cell, *job).await;
             continue;
         }
-        let force_at = cell.force_at();
+        let alarm_at = cell.alarm_at();
         let command = tokio::select! {
             biased;
             () = &mut over => return,
             () = cell.wake.notified() => continue,
-            () = async { tokio::time::sleep_until(force_at.unwrap_or_else(far)).await },
-                if force_at.is_some() =>
+            () = async { tokio::time::sleep_until(alarm_at.unwrap_or_else(far)).await },
+                if alarm_at.is_some() =>
             {
-                cell.overdue();
+                cell.alarm();
                 continue;
             }
             command = mailbox.recv() => command,
@@ -49,6 +51,19 @@ pub(super) async fn run(cell: Arc<Cell>, mut mailbox: mpsc::Receiver<Command>) {
             Some(Command::Stop(deadline)) => {
                 let stopped = stopping::stop(&cell, deadline).await;
                 cell.stopped(stopped);
+            }
+            Some(Command::SignIn { method, epoch, reply }) => {
+                let signed_in = match cell.life(epoch) {
+                    Some(life) => sign_in::sign_in(&cell, &method, &life).await,
+                    None => Err(Error::failed("the session was stopped meanwhile")),
+                };
+                // Whoever asked may have gone away.
+                let _ = reply.send(signed_in);
+            }
+            Some(Command::Park(idle)) => {
+                if cell.idle_for().is_some_and(|span| span >= idle) {
+                    stopping::stop(&cell, Deadline::after(CLEAN_UP)).await;
+                }
             }
             Some(Command::End) | None => return,
         }
@@ -65,7 +80,7 @@ async fn open_ahead(cell: &Arc<Cell>, epoch: u64) {
         Ok(_) => save(cell).await,
         // A prompt or a stop is next; they know what to do.
         Err(Problem::Interrupted) => give_up(cell).await,
-        Err(Problem::Failed(error)) => fail(cell, &error).await,
+        Err(Problem::Refused(error) | Problem::Failed(error)) => fail(cell, &error).await,
     }
 }
 
@@ -87,6 +102,10 @@ async fn send_prompt(cell: &Arc<Cell>, mut job: Job) {
                     drop_claim(cell, &job.turn);
                     give_up(cell).await;
                     Error::failed("the prompt was cancelled before it reached the agent")
+                }
+                Problem::Refused(error) => {
+                    drop_claim(cell, &job.turn);
+                    error
                 }
                 Problem::Failed(error) => {
                     drop_claim(cell, &job.turn);
@@ -116,7 +135,7 @@ fn drop_claim(cell: &Cell, turn: &str) {
 }
 
 /// The opening was interrupted: what is not open is closed again.
-async fn give_up(cell: &Arc<Cell>) {
+pub(super) async fn give_up(cell: &Arc<Cell>) {
     if cell.lock().state.is_open() {
         return;
     }
@@ -129,7 +148,7 @@ async fn give_up(cell: &Arc<Cell>) {
 }
 
 /// It cannot be opened: it holds nothing until the next prompt.
-async fn fail(cell: &Arc<Cell>, error: &Error) {
+pub(super) async fn fail(cell: &Arc<Cell>, error: &Error) {
     tracing::warn!(session = cell.id, error = error.message, "a session could not be opened");
     opening::leave_engine(cell, Deadline::after(CLEAN_UP)).await;
     let mut inner = cell.lock();
@@ -167,6 +186,14 @@ async fn end_turn(cell: &Arc<Cell>, turn: String, reason: String, description: O
     let row = {
         let mut inner = cell.lock();
         inner.kept.last_activity = now();
+        if let Some(opening) = inner.opening.take() {
+            let servers = cell.deps.bridge.with_receipts(&cell.id, opening.servers.clone());
+            if servers != opening.servers {
+                // What the agent fetched was not known when the turn began.
+                let note = Note::Opening(TurnOpening { servers, ..opening });
+                cell.note(&mut inner, Some(&turn), &note);
+            }
+        }
         let ours = inner.turn_row.as_ref().is_some_and(|row| row.id == turn);
         if ours { inner.turn_row.take() } else { None }
     };

@@ -3,19 +3,22 @@
 //! becomes a [`Chore`] of the session's actor.
 
 use super::{
-    AgentSpec, Prompt,
+    AgentSpec, EngineRules, Prompt,
     conversation::OpenAsk,
+    notes::Note,
+    offered::Offered,
+    queue::brings_change,
     records::Kept,
     state::{CANCELLED, Effect, Event, Outcome, Phase, State},
 };
 use crate::{
     Error, Result,
     bridge::{Bridge, ServerSpec},
-    engine::{Engine, EngineKey, Engines},
-    events::Events,
+    engine::{Engine, EngineKey, Engines, WireLog},
+    events::{Events, now},
     wire::*,
 };
-use gantry_acp::PeerError;
+use gantry_acp::{PeerError, SentRequest};
 use gantry_store::{Store, TurnRow};
 use gantry_supervisor::{Deadline, Scope};
 use serde_json::Value;
@@ -43,6 +46,10 @@ pub(super) struct Deps {
     pub(super) store: Store,
     pub(super) events: Events,
     pub(super) engines: Engines,
+    /// How engines are shared and how long they may be idle; can change at any time.
+    pub(super) rules: watch::Sender<EngineRules>,
+    /// How long a working agent may say nothing before that is shown.
+    pub(super) quiet_after: Duration,
 }
 
 /// What a session's actor is asked to do, one after the other.
@@ -53,6 +60,10 @@ pub(super) enum Command {
     Prompt(Box<Job>),
     /// Stop it; the answer goes to everybody who waits.
     Stop(Deadline),
+    /// Sign in to its agent, then open it.
+    SignIn { method: String, epoch: u64, reply: oneshot::Sender<Result<Authenticated>> },
+    /// Nothing has happened in it for this long: it gives its engine back.
+    Park(Duration),
     /// The session is no more.
     End,
 }
@@ -63,6 +74,8 @@ pub(super) struct Job {
     pub(super) prompt: Prompt,
     /// The stop before which it was asked for; a later stop takes it along.
     pub(super) epoch: u64,
+    /// When it was asked for.
+    pub(super) at: i64,
     /// Who waits for the acceptance; nobody when it was queued.
     pub(super) reply: Option<oneshot::Sender<Result<PromptAccepted>>>,
 }
@@ -117,10 +130,26 @@ pub(super) struct Inner {
     pub(super) asks: BTreeMap<u64, OpenAsk>,
     pub(super) asked: u64,
     pub(super) kinds: HashMap<String, String>,
+    pub(super) offered: Offered,
+    pub(super) capabilities: Option<PromptCapabilities>,
+    pub(super) sign_in: Option<SignIn>,
+    /// What became of the conversation when it was last opened.
+    pub(super) context: Option<ContextOutcome>,
+    /// The same, until a prompt has told it.
+    pub(super) untold: Option<ContextOutcome>,
+    /// The running turn's request.
+    pub(super) sent: Option<SentRequest>,
+    /// What was said in its engine, also after the engine's end.
+    pub(super) wire: Option<(Arc<WireLog>, String)>,
+    /// When the agent was last heard of, or the session was last used.
+    pub(super) heard: Instant,
+    pub(super) quiet_since: Option<i64>,
     /// `None` until they were read from the store.
     pub(super) counters: Option<Counters>,
     pub(super) turn_row: Option<TurnRow>,
-    queue: VecDeque<Job>,
+    /// What the running turn began with.
+    pub(super) opening: Option<TurnOpening>,
+    pub(super) queue: VecDeque<Job>,
     chores: VecDeque<Chore>,
     /// A chore is being done.
     pub(super) doing: bool,
@@ -181,8 +210,18 @@ impl Cell {
                 asks: BTreeMap::new(),
                 asked: 0,
                 kinds: HashMap::new(),
+                offered: Offered::default(),
+                capabilities: None,
+                sign_in: None,
+                context: None,
+                untold: None,
+                sent: None,
+                wire: None,
+                heard: Instant::now(),
+                quiet_since: None,
                 counters,
                 turn_row: None,
+                opening: None,
                 queue: VecDeque::new(),
                 chores: VecDeque::new(),
                 doing: false,
@@ -244,6 +283,12 @@ impl Cell {
         let (after, effects) = before.clone().next(event);
         let changed = after != before;
         inner.state = after;
+        if changed {
+            inner.heard = Instant::now();
+            inner.quiet_since = None;
+            // Its alarms may be others now.
+            self.wake.notify_one();
+        }
         let mut turn_ends = false;
         for effect in effects {
             match effect {
@@ -285,12 +330,13 @@ impl Cell {
         if inner.deleted {
             return Err(Error::not_found(format!("there is no session `{}`", self.id)));
         }
+        super::content::check(&prompt.content, inner.capabilities)?;
         let turn = uuid::Uuid::now_v7().to_string();
-        let epoch = inner.epoch;
+        let (epoch, at) = (inner.epoch, now());
         if inner.state.is_free() && inner.queue.is_empty() {
             inner.interrupt = inner.life.child_token();
             self.apply(&mut inner, Event::Claimed(turn.clone()));
-            let job = Job { turn, prompt, epoch, reply: Some(reply) };
+            let job = Job { turn, prompt, epoch, at, reply: Some(reply) };
             return Ok(Claim::Next(Box::new(job)));
         }
         if !prompt.queue {
@@ -301,14 +347,15 @@ impl Cell {
         if inner.queue.len() >= MOST_QUEUED {
             return Err(Error::busy(format!("{MOST_QUEUED} prompts wait in this session already")));
         }
-        let deferred = prompt.servers.is_some() || prompt.agent.is_some();
+        let deferred = brings_change(&inner, &prompt);
         let accepted = PromptAccepted {
             turn: turn.clone(),
             servers: inner.readiness.clone(),
             engine: if deferred { EngineOutcome::Deferred } else { EngineOutcome::Reused },
             context: ContextOutcome::Kept,
         };
-        inner.queue.push_back(Job { turn, prompt, epoch, reply: None });
+        inner.queue.push_back(Job { turn, prompt, epoch, at, reply: None });
+        self.announce(&inner);
         self.wake.notify_one();
         Ok(Claim::Queued(accepted))
     }
@@ -343,6 +390,10 @@ impl Cell {
                 session = self.id,
                 "the agent ignores the cancel; its turn was ended without it"
             );
+            if let Some(sent) = inner.sent.take() {
+                // Some agents know this way better.
+                sent.take_back();
+            }
         }
         self.apply(&mut inner, Event::Overdue);
     }
@@ -355,9 +406,41 @@ impl Cell {
         self.apply(&mut inner, Event::Stopped);
     }
 
-    /// When [`Cell::overdue`] is due.
-    pub(super) fn force_at(&self) -> Option<Instant> {
-        self.lock().force_at
+    /// When [`Cell::alarm`] is due.
+    pub(super) fn alarm_at(&self) -> Option<Instant> {
+        let inner = self.lock();
+        let works = matches!(&inner.state.phase, Phase::Prompting { asks, .. } if asks.is_empty());
+        let quiet_at =
+            (works && inner.quiet_since.is_none()).then(|| inner.heard + self.deps.quiet_after);
+        inner.force_at.into_iter().chain(quiet_at).min()
+    }
+
+    /// Looks what is due.
+    pub(super) fn alarm(&self) {
+        let (force, quiet) = {
+            let inner = self.lock();
+            let now = Instant::now();
+            (inner.force_at.is_some_and(|at| at <= now), inner.heard + self.deps.quiet_after <= now)
+        };
+        if force {
+            self.overdue();
+        } else if quiet {
+            let mut inner = self.lock();
+            inner.quiet_since = Some(inner.kept.last_activity);
+            self.announce(&inner);
+        }
+    }
+
+    /// How long nothing has happened in it; `None` while something does.
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        let inner = self.lock();
+        let rests = inner.state.is_free()
+            && inner.state.lingering.is_none()
+            && inner.state.phase != Phase::Opening
+            && inner.queue.is_empty()
+            && inner.asks.is_empty()
+            && inner.stopping.is_none();
+        rests.then(|| inner.heard.elapsed())
     }
 
     /// Begins a stop: what waits to be sent is dropped, what is being opened is interrupted.
@@ -413,8 +496,10 @@ impl Cell {
 
     /// The agent answered a prompt.
     pub(super) fn replied(&self, turn: &str, answer: std::result::Result<Value, PeerError>) {
+        let mut usage = None;
         let outcome = match answer {
             Ok(answer) => {
+                usage = answer.get("usage").filter(|usage| usage.is_object()).cloned();
                 let reason = answer.get("stopReason").and_then(Value::as_str);
                 Outcome::Done(reason.unwrap_or("end_turn").to_owned())
             }
@@ -423,6 +508,9 @@ impl Cell {
             Err(error) => Outcome::Error(error.to_string()),
         };
         let mut inner = self.lock();
+        if let Some(usage) = usage {
+            self.note(&mut inner, Some(turn), &Note::Usage { usage });
+        }
         self.apply(&mut inner, Event::Replied(turn.to_owned(), outcome));
     }
 
@@ -462,8 +550,12 @@ impl Cell {
 
 impl Inner {
     /// What its engine is found by.
-    pub(super) fn key(&self) -> EngineKey {
-        EngineKey { project: PathBuf::from(&self.project_path), agent: self.kept.agent.clone() }
+    pub(super) fn key(&self, rules: EngineRules) -> EngineKey {
+        EngineKey {
+            project: PathBuf::from(&self.project_path),
+            agent: self.kept.agent.clone(),
+            session: rules.one_per_session.then(|| self.kept.id.clone()),
+        }
     }
 
     /// Takes over what a prompt says about the session from now on.
@@ -516,6 +608,13 @@ impl Inner {
             turn: self.state.running().map(str::to_owned),
             permissions: self.asks.values().map(|open| open.view.clone()).collect(),
             commands: self.commands.clone(),
+            settings: self.offered.view(),
+            queue: self.queued(),
+            quiet_since: self.quiet_since,
+            capabilities: self.capabilities,
+            restorable: self.kept.restorable,
+            context: self.context,
+            sign_in: self.sign_in.clone(),
             created_at: self.kept.created_at,
             last_activity: self.kept.last_activity,
         }

@@ -1,15 +1,39 @@
 //! Turns as they are shown: chunks of one message merged.
 
-use crate::wire::TurnView;
+use super::notes::Note;
+use crate::wire::{ToolTimes, TurnView};
 use gantry_store::{TurnRow, UpdateRow};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Kinds whose neighbours are parts of one text.
 const TEXT_KINDS: [&str; 3] = ["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"];
 
-/// A stored turn with its stored updates, for the wire.
-pub(super) fn turn_view(row: TurnRow, updates: Vec<UpdateRow>) -> TurnView {
+/// A stored turn with what was stored of it, for the wire.
+pub(super) fn turn_view(row: TurnRow, lines: Vec<UpdateRow>) -> TurnView {
+    let mut updates = Vec::with_capacity(lines.len());
+    let (mut opening, mut permissions, mut usage) = (None, Vec::new(), None);
+    let mut tools: BTreeMap<String, ToolTimes> = BTreeMap::new();
+    for line in lines {
+        let Some(value) = read::<Value>(&line.json) else { continue };
+        if Note::is(&value) {
+            match serde_json::from_value(value) {
+                Ok(Note::Opening(note)) => opening = Some(note),
+                Ok(Note::Permission(note)) => permissions.push(note),
+                Ok(Note::Usage { usage: note }) => usage = Some(note),
+                // Of a newer version.
+                Err(error) => tracing::debug!(%error, "a note of a turn cannot be read"),
+            }
+            continue;
+        }
+        note_times(&mut tools, &value, line.at);
+        updates.push(value);
+    }
     TurnView {
+        opening,
+        permissions,
+        tools,
+        usage,
         id: row.id,
         number: row.number,
         prompt: read(&row.prompt).unwrap_or_default(),
@@ -17,7 +41,21 @@ pub(super) fn turn_view(row: TurnRow, updates: Vec<UpdateRow>) -> TurnView {
         ended_at: row.ended_at,
         stop_reason: row.stop_reason,
         description: row.description,
-        updates: merge(updates.iter().filter_map(|update| read(&update.json))),
+        updates: merge(updates.into_iter()),
+    }
+}
+
+/// When tool calls began and ended.
+fn note_times(tools: &mut BTreeMap<String, ToolTimes>, update: &Value, at: i64) {
+    let kind = update.get("sessionUpdate").and_then(Value::as_str);
+    if !matches!(kind, Some("tool_call" | "tool_call_update")) {
+        return;
+    }
+    let Some(id) = update.get("toolCallId").and_then(Value::as_str) else { return };
+    let times = tools.entry(id.to_owned()).or_insert(ToolTimes { started_at: at, ended_at: None });
+    let status = update.get("status").and_then(Value::as_str);
+    if times.ended_at.is_none() && matches!(status, Some("completed" | "failed")) {
+        times.ended_at = Some(at);
     }
 }
 
@@ -110,6 +148,19 @@ mod tests {
                 odd,
             ]
         );
+    }
+
+    #[test]
+    fn a_tool_call_lasts_from_its_first_word_to_its_first_end() {
+        let mut tools = BTreeMap::new();
+        let tool = |status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": status});
+        note_times(&mut tools, &json!({"sessionUpdate": "tool_call", "toolCallId": "a"}), 5);
+        for (status, at) in [("in_progress", 6), ("completed", 9), ("completed", 11)] {
+            note_times(&mut tools, &tool(status), at);
+        }
+        note_times(&mut tools, &json!({"sessionUpdate": "plan"}), 7);
+        assert_eq!(tools.len(), 1);
+        assert_eq!(tools["a"], ToolTimes { started_at: 5, ended_at: Some(9) });
     }
 
     #[test]

@@ -11,11 +11,20 @@
 
 mod actor;
 mod cell;
+mod commands;
+mod content;
 mod conversation;
+mod export;
 mod history;
+mod idle;
+mod notes;
+mod offered;
 mod opening;
 mod permission;
+mod queue;
 mod records;
+mod setting;
+mod sign_in;
 mod state;
 mod stopping;
 mod turn;
@@ -41,12 +50,12 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
-/// How long an agent may take to answer `initialize`.
-const INITIALIZE_LIMIT: Duration = Duration::from_secs(60);
 /// Longest title in characters.
 const LONGEST_TITLE: usize = 60;
+/// How long an agent may take to end a turn of a session that is deleted, and to delete it.
+const FORGET: Duration = Duration::from_secs(1);
 /// Turns of a page of history when the caller does not say.
 const USUAL_PAGE: usize = 20;
 /// Most turns of a page of history.
@@ -67,6 +76,36 @@ pub struct SessionsParts {
     pub events: Events,
     /// The program `gantry`: the built-in agent is `gantry agent`.
     pub gantry: PathBuf,
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionLimits {
+    /// An agent's answer to `initialize`.
+    pub initialize: Duration,
+    /// A working agent's silence, before it is shown.
+    pub quiet_after: Duration,
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self { initialize: Duration::from_secs(60), quiet_after: Duration::from_secs(60) }
+    }
+}
+
+/// How engines are used; can change while Gantry runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineRules {
+    /// How long an engine may be without a turn before it ends; `None`: for ever.
+    pub idle: Option<Duration>,
+    /// Whether each session has an engine of its own.
+    pub one_per_session: bool,
+}
+
+impl Default for EngineRules {
+    fn default() -> Self {
+        Self { idle: Some(Duration::from_secs(30 * 60)), one_per_session: false }
+    }
 }
 
 /// How a session's agent is started. Part of the engine's key.
@@ -159,19 +198,19 @@ impl Sessions {
     /// # Errors
     /// The store cannot be read.
     pub async fn open(parts: SessionsParts) -> Result<Self> {
-        Self::open_with(parts, INITIALIZE_LIMIT).await
+        Self::open_with(parts, SessionLimits::default()).await
     }
 
-    /// The same with another limit for `initialize`, for slow machines and tests.
+    /// The same with other limits, for slow machines and tests.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn open_with(parts: SessionsParts, initialize_limit: Duration) -> Result<Self> {
+    pub async fn open_with(parts: SessionsParts, limits: SessionLimits) -> Result<Self> {
         let engines = Engines::new(EnginesParts {
             scope: parts.scope.child("engines"),
             supervisor: parts.supervisor,
             gantry: parts.gantry,
-            initialize_limit,
+            initialize_limit: limits.initialize,
         });
         let deps = Arc::new(Deps {
             scope: parts.scope,
@@ -179,6 +218,8 @@ impl Sessions {
             store: parts.store,
             events: parts.events,
             engines,
+            rules: watch::Sender::new(EngineRules::default()),
+            quiet_after: limits.quiet_after,
         });
         let projects: HashMap<String, String> =
             deps.store.projects().await?.into_iter().map(|row| (row.id, row.path)).collect();
@@ -192,6 +233,8 @@ impl Sessions {
         let inner = Inner { deps, cells: RwLock::new(cells), closing: AtomicBool::new(false) };
         let sessions = Self { inner: Arc::new(inner) };
         sessions.announce_receipts();
+        let idle = idle::run(Arc::downgrade(&sessions.inner));
+        sessions.inner.deps.scope.spawn("idle-engines", idle);
         Ok(sessions)
     }
 
@@ -246,6 +289,8 @@ impl Sessions {
             created_at: at,
             last_activity: at,
             closed: None,
+            chosen: offered::Chosen::default(),
+            restorable: None,
             withheld: Vec::new(),
         };
         let deps = self.inner.deps.clone();
@@ -372,6 +417,15 @@ impl Sessions {
     pub async fn delete(&self, session: &str, deadline: Deadline) -> Result<()> {
         let cell = self.cell(session)?;
         cell.mark_deleted();
+        let (engine, open) = {
+            let inner = cell.lock();
+            (inner.engine.clone(), inner.open.as_ref().map(|open| open.acp_id.clone()))
+        };
+        if let (Some(engine), Some(acp_id)) = (engine, open) {
+            cell.cancel();
+            cell.settled(deadline.or_after(FORGET)).await;
+            engine.delete_session(&acp_id, deadline.or_after(FORGET)).await;
+        }
         self.stop(session, deadline).await?;
         if cell.has_actor() {
             self.command(&cell, Command::End).await?;

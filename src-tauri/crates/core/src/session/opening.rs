@@ -4,8 +4,8 @@ use super::cell::{Cell, Counters, Handover, OpenInAgent};
 use crate::{
     Error, Result,
     engine::{Engine, EngineState},
-    session::state::Event,
-    wire::{ContextOutcome, EngineOutcome, ServerReadiness},
+    session::{setting::choose_again, sign_in, state::Event},
+    wire::{ContextOutcome, EngineOutcome, PromptCapabilities, ServerReadiness},
 };
 use gantry_acp::{Opening, PeerError};
 use gantry_supervisor::Deadline;
@@ -24,6 +24,8 @@ const REASON: Duration = Duration::from_secs(3);
 pub(super) enum Problem {
     /// It was cancelled or stopped meanwhile.
     Interrupted,
+    /// The prompt cannot be sent in this session; the session is as it was.
+    Refused(Error),
     /// It failed.
     Failed(Error),
 }
@@ -75,6 +77,7 @@ pub(super) async fn prepare(
         () = interrupt.cancelled() => return Err(Problem::Interrupted),
         both = both => both?,
     };
+    learn(cell, &engine);
     let http = engine.facts().is_some_and(|facts| facts.http);
     let handover = cell.deps.bridge.handover(&cell.id, http);
     for server in &mut readiness {
@@ -94,11 +97,26 @@ pub(super) async fn prepare(
     Ok(Prepared { engine, acp_id, servers: readiness, outcome, context })
 }
 
+/// What its agent can do, for everybody to see.
+fn learn(cell: &Cell, engine: &Engine) {
+    let Some(facts) = engine.facts() else { return };
+    let mut inner = cell.lock();
+    inner.capabilities = Some(PromptCapabilities {
+        image: facts.image,
+        audio: facts.audio,
+        embedded: facts.embedded,
+    });
+    inner.kept.restorable = Some(facts.load || facts.resume);
+    let wanted = inner.sign_in.as_ref().is_some_and(|sign_in| sign_in.wanted);
+    inner.sign_in = sign_in::of(facts, wanted);
+}
+
 /// The engine that fits the session now; leaves one that does not.
-async fn join_engine(cell: &Arc<Cell>) -> Result<(Engine, EngineOutcome)> {
+pub(super) async fn join_engine(cell: &Arc<Cell>) -> Result<(Engine, EngineOutcome)> {
     let (key, current, lost) = {
         let inner = cell.lock();
-        (inner.key(), inner.engine.clone(), inner.lost_engine)
+        let rules = *cell.deps.rules.borrow();
+        (inner.key(rules), inner.engine.clone(), inner.lost_engine)
     };
     let mut replaces = lost;
     if let Some(current) = current {
@@ -107,6 +125,10 @@ async fn join_engine(cell: &Arc<Cell>) -> Result<(Engine, EngineOutcome)> {
             return Ok((current, EngineOutcome::Reused));
         }
         replaces = true;
+        if current.key().agent != key.agent {
+            // Another agent offers other things.
+            cell.lock().offered.forget();
+        }
         leave_engine(cell, Deadline::after(LEAVE)).await;
     }
     let attached = cell.deps.engines.attach(&key, &cell.id, cell.clone())?;
@@ -187,21 +209,35 @@ async fn open(
         None => match open_by(cell, engine, Opening::New, &servers).await {
             Ok(id) => id,
             Err(PeerError::Lost) => return Err(engine_error(engine).await),
-            Err(error) => return Err(refused(cell, &error)),
+            Err(error) => {
+                if error.wants_sign_in() {
+                    cell.lock().sign_in = sign_in::of(&facts, true);
+                }
+                return Err(refused(cell, &error));
+            }
         },
     };
     if let Some(old) = open.filter(|open| open.acp_id != acp_id) {
         engine.close_session(&old.acp_id, Deadline::after(CLOSE)).await;
     }
     let fresh = context != ContextOutcome::Restored;
-    if !opened_in(cell, engine, OpenInAgent { acp_id: acp_id.clone(), handed: handover }, fresh) {
+    // Before anybody can prompt it.
+    choose_again(cell, engine, &acp_id).await;
+    let open = OpenInAgent { acp_id: acp_id.clone(), handed: handover };
+    if !opened_in(cell, engine, open, fresh, context) {
         return Err(engine_error(engine).await);
     }
     Ok((acp_id, context))
 }
 
 /// The session is open from now on; false when its engine is gone already.
-fn opened_in(cell: &Cell, engine: &Engine, open: OpenInAgent, fresh: bool) -> bool {
+fn opened_in(
+    cell: &Cell,
+    engine: &Engine,
+    open: OpenInAgent,
+    fresh: bool,
+    context: ContextOutcome,
+) -> bool {
     let mut inner = cell.lock();
     if inner.engine.as_ref().is_none_or(|mine| mine.number() != engine.number()) {
         return false;
@@ -209,6 +245,12 @@ fn opened_in(cell: &Cell, engine: &Engine, open: OpenInAgent, fresh: bool) -> bo
     inner.kept.acp_id = Some(open.acp_id.clone());
     inner.kept.closed = None;
     inner.fresh = fresh;
+    inner.context = Some(context);
+    inner.untold = Some(context);
+    inner.wire = Some((engine.wire(), open.acp_id.clone()));
+    if let Some(sign_in) = &mut inner.sign_in {
+        sign_in.wanted = false;
+    }
     inner.open = Some(open);
     let before = inner.state.clone();
     cell.apply(&mut inner, Event::Opened);
@@ -250,7 +292,7 @@ fn refused(cell: &Cell, error: &PeerError) -> Error {
     let agent = &inner.agent().id;
     let message = if error.wants_sign_in() {
         format!(
-            "agent `{agent}` wants you to sign in first ({error}); start it once in a terminal and sign in there"
+            "agent `{agent}` wants you to sign in first ({error}); sign in here, or start it once in a terminal and sign in there"
         )
     } else if inner.kept.withheld.is_empty() {
         format!("agent `{agent}` could not open a session: {error}")

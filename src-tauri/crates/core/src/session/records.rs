@@ -5,7 +5,7 @@
 //! session that a back end opened no literal value is kept: back ends name their
 //! secrets as they like, and send everything again with the next request.
 
-use super::AgentSpec;
+use super::{AgentSpec, offered::Chosen};
 use crate::{bridge::ServerSpec, wire::Policy};
 use gantry_store::SessionRow;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,10 @@ struct StoredOptions {
     user_id: Option<String>,
     /// Whether a person gave it its title.
     titled: bool,
+    #[serde(skip_serializing_if = "Chosen::is_empty")]
+    chosen: Chosen,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restorable: Option<bool>,
     /// What was not kept of the servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     withheld: Vec<String>,
@@ -61,6 +65,10 @@ pub(super) struct Kept {
     pub(super) created_at: i64,
     pub(super) last_activity: i64,
     pub(super) closed: Option<String>,
+    /// Mode, model and options that the user chose.
+    pub(super) chosen: Chosen,
+    /// Whether its agent said that it can go on with a session.
+    pub(super) restorable: Option<bool>,
     /// Secrets that it once had and that were not kept, for people.
     pub(super) withheld: Vec<String>,
 }
@@ -81,6 +89,8 @@ impl Kept {
             system_prompt: self.system_prompt.clone(),
             user_id: self.user_id.clone(),
             titled: self.titled,
+            chosen: self.chosen.clone(),
+            restorable: self.restorable,
             withheld,
         };
         SessionRow {
@@ -123,6 +133,8 @@ impl Kept {
             agent: agent.agent,
             title: row.title,
             titled: options.titled,
+            chosen: options.chosen,
+            restorable: options.restorable,
             servers,
             policy: options.policy,
             system_prompt: options.system_prompt,
@@ -226,6 +238,8 @@ mod tests {
             created_at: 1,
             last_activity: 2,
             closed: None,
+            chosen: Chosen::default(),
+            restorable: Some(true),
             withheld: Vec::new(),
         }
     }
@@ -238,7 +252,7 @@ mod tests {
         let back = Kept::from_row(row);
         assert_eq!(back.agent.env.get("OPENAI_MODEL").map(String::as_str), Some("m"));
         assert_eq!(back.policy, Policy::Reads);
-        assert!(back.titled);
+        assert!(back.titled && back.restorable == Some(true));
         let server = &back.servers.unwrap()[0];
         assert_eq!(server.config.env["OTHER_KEY"], "${env:OTHER}");
         assert_eq!(server.config.env["MODE"], "fast");

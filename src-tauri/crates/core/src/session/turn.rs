@@ -3,13 +3,14 @@
 use super::{
     actor::{accepted, save},
     cell::{Cell, Job},
+    notes::Note,
     opening::{Problem, engine_error, load_counters, prepare},
     state::{CANCELLED, Event, Outcome, Phase},
 };
 use crate::{
     Result,
     events::now,
-    wire::{Happening, PromptAccepted},
+    wire::{ContextOutcome, Happening, PromptAccepted, TurnOpening},
 };
 use gantry_store::TurnRow;
 use gantry_supervisor::Deadline;
@@ -49,6 +50,18 @@ pub(super) async fn send(
     let ready_by = Deadline::after(job.prompt.ready_timeout);
     let prepared = prepare(cell, ready_by, interrupt).await?;
     let engine = prepared.engine;
+    let context = {
+        let mut inner = cell.lock();
+        // What it can take is known only now.
+        super::content::check(&job.prompt.content, inner.capabilities).map_err(Problem::Refused)?;
+        // A session that was opened ahead tells with its first prompt what that did.
+        match (prepared.context, inner.untold.take()) {
+            (ContextOutcome::Kept, Some(untold)) => untold,
+            (context, _) => context,
+        }
+    };
+    let opening =
+        TurnOpening { servers: prepared.servers.clone(), engine: prepared.outcome, context };
 
     let row = new_row(cell, job).await?;
     let number = row.number;
@@ -64,6 +77,8 @@ pub(super) async fn send(
     }
     let content = {
         let mut inner = cell.lock();
+        cell.note(&mut inner, Some(&job.turn), &Note::Opening(opening.clone()));
+        inner.opening = Some(opening);
         cell.deps.events.publish(Happening::TurnStarted {
             session: cell.id.clone(),
             turn: job.turn.clone(),
@@ -76,7 +91,7 @@ pub(super) async fn send(
             // Cancelled in the instant before it was sent: the agent need not see it.
             let outcome = Outcome::Done(CANCELLED.to_owned());
             cell.apply(&mut inner, Event::Replied(job.turn.clone(), outcome));
-            return Ok(accepted(&job.turn, prepared.servers, prepared.outcome, prepared.context));
+            return Ok(accepted(&job.turn, prepared.servers, prepared.outcome, context));
         }
         let mut content = Vec::new();
         if std::mem::take(&mut inner.fresh)
@@ -90,6 +105,9 @@ pub(super) async fn send(
     let (of, turn) = (cell.clone(), job.turn.clone());
     let written =
         engine.prompt(&prepared.acp_id, &content, move |answer| of.replied(&turn, answer));
+    if let Ok(written) = &written {
+        cell.lock().sent = Some(written.request());
+    }
     let sent = match written {
         Ok(written) => tokio::select! {
             biased;
@@ -109,7 +127,7 @@ pub(super) async fn send(
         "session/prompt sent"
     );
     save(cell).await;
-    Ok(accepted(&job.turn, prepared.servers, prepared.outcome, prepared.context))
+    Ok(accepted(&job.turn, prepared.servers, prepared.outcome, context))
 }
 
 /// The turn runs from now on; false when there is nothing to run it in.

@@ -9,6 +9,7 @@ mod events;
 mod import;
 mod processes;
 mod servers;
+mod session_settings;
 mod sessions;
 mod settings;
 
@@ -18,6 +19,7 @@ pub use events::*;
 pub use import::*;
 pub use processes::*;
 pub use servers::*;
+pub use session_settings::*;
 pub use sessions::*;
 pub use settings::*;
 

@@ -1,6 +1,9 @@
 //! Sessions and turns on the wire.
 
-use super::{ServerConfig, ServerReadiness};
+use super::{
+    AnsweredPermission, PromptCapabilities, QueuedPrompt, ServerConfig, ServerReadiness,
+    SessionSettings, SignIn, ToolTimes, TurnOpening,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -77,6 +80,35 @@ pub struct SessionView {
     pub permissions: Vec<PermissionView>,
     /// The agent's slash commands (`AvailableCommand` of ACP).
     pub commands: Vec<Value>,
+    /// Mode, model and other options, as the agent offers them.
+    #[serde(default)]
+    #[ts(as = "Option<SessionSettings>", optional)]
+    pub settings: SessionSettings,
+    /// Prompts that wait for the running turn, the next one first.
+    #[serde(default)]
+    #[ts(as = "Option<Vec<QueuedPrompt>>", optional)]
+    pub queue: Vec<QueuedPrompt>,
+    /// Since when the agent has said nothing although it works; absent until that is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub quiet_since: Option<i64>,
+    /// What prompts may hold besides text and links; absent until the agent has run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub capabilities: Option<PromptCapabilities>,
+    /// Whether its agent can go on with the conversation after a stop; absent
+    /// while that is not known. False on a stopped session: the next prompt begins anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub restorable: Option<bool>,
+    /// What became of the conversation when it was opened in the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub context: Option<ContextOutcome>,
+    /// How the user signs in to its agent, where that is offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub sign_in: Option<SignIn>,
     /// When it was created.
     pub created_at: i64,
     /// When something last happened.
@@ -270,6 +302,22 @@ pub struct TurnView {
     pub description: Option<String>,
     /// ACP updates in order (text chunks of one message merged).
     pub updates: Vec<Value>,
+    /// What it began with: servers, engine, context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub opening: Option<TurnOpening>,
+    /// Permission requests that were answered in it, by whom and how.
+    #[serde(default)]
+    #[ts(as = "Option<Vec<AnsweredPermission>>", optional)]
+    pub permissions: Vec<AnsweredPermission>,
+    /// When its tool calls ran, by `toolCallId`.
+    #[serde(default)]
+    #[ts(as = "Option<BTreeMap<String, ToolTimes>>", optional)]
+    pub tools: BTreeMap<String, ToolTimes>,
+    /// What the agent's answer says about tokens, raw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub usage: Option<Value>,
 }
 
 /// Input of `session_permit`.

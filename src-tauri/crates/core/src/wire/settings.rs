@@ -43,7 +43,7 @@ pub enum OnClose {
 }
 
 /// What the user chose. What is missing or unreadable in the store counts as not chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(default)]
 pub struct Settings {
     /// The language of the interface.
@@ -54,6 +54,26 @@ pub struct Settings {
     pub on_close: OnClose,
     /// Whether the user has been through the first steps, or skipped them.
     pub introduced: bool,
+    /// After how many minutes without a turn an agent's engine ends (it starts again with
+    /// the next prompt); 0: never.
+    #[ts(as = "Option<u32>", optional)]
+    pub engine_idle_minutes: u32,
+    /// Whether each session has an engine of its own: harder isolation, more memory.
+    #[ts(as = "Option<bool>", optional)]
+    pub one_engine_per_session: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            language: Language::default(),
+            theme: Theme::default(),
+            on_close: OnClose::default(),
+            introduced: false,
+            engine_idle_minutes: 30,
+            one_engine_per_session: false,
+        }
+    }
 }
 
 /// Input of `settings_set`: what is absent stays as it is.
@@ -69,6 +89,10 @@ pub struct SettingsChange {
     pub on_close: Option<OnClose>,
     /// Whether the user has been through the first steps.
     pub introduced: Option<bool>,
+    /// Minutes until an engine without a turn ends; 0: never.
+    pub engine_idle_minutes: Option<u32>,
+    /// Whether each session has an engine of its own.
+    pub one_engine_per_session: Option<bool>,
 }
 
 impl SettingsChange {
@@ -79,6 +103,10 @@ impl SettingsChange {
             theme: self.theme.unwrap_or(settings.theme),
             on_close: self.on_close.unwrap_or(settings.on_close),
             introduced: self.introduced.unwrap_or(settings.introduced),
+            engine_idle_minutes: self.engine_idle_minutes.unwrap_or(settings.engine_idle_minutes),
+            one_engine_per_session: self
+                .one_engine_per_session
+                .unwrap_or(settings.one_engine_per_session),
         }
     }
 }
@@ -101,5 +129,6 @@ mod tests {
     fn what_an_older_version_stored_is_read() {
         let read: Settings = serde_json::from_str(r#"{"language":"en","else":1}"#).unwrap();
         assert_eq!(read, Settings { language: Language::En, ..Settings::default() });
+        assert_eq!(read.engine_idle_minutes, 30);
     }
 }

@@ -2,7 +2,8 @@
 
 What it does in a turn is the last text of the prompt. Each message it gets is
 appended to LOG as a line of JSON: {"at": monotonic, "pid": …, "got": message}.
-AGENT_CAN holds what it offers: a comma list of http, load, resume, close.
+AGENT_CAN holds what it offers: a comma list of http, load, resume, close, delete,
+image, embed; settings (modes, models, options); auth (wants a sign-in).
 """
 
 import json
@@ -19,6 +20,28 @@ sessions = 0
 turns = {}  # session -> (request id, word)
 asked = {}  # our request id -> (session, prompt request id)
 next_ask = 1000
+signed_in = "auth" not in CAN
+
+
+def settings():
+    """A session's settings as they are at first."""
+    if "settings" not in CAN:
+        return {}
+    return {
+        "modes": {"currentModeId": "ask", "availableModes": [
+            {"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]},
+        "models": {"currentModelId": "small", "availableModels": [
+            {"modelId": "small", "name": "Small"}, {"modelId": "old", "name": "Old"}]},
+        "configOptions": [
+            {"id": "llm", "name": "Model", "category": "model", "type": "select",
+             "currentValue": "small", "options": [{"value": "small", "name": "Small"},
+                                                  {"value": "large", "name": "Large"}]},
+            {"id": "fast", "name": "Fast", "type": "boolean", "currentValue": False},
+        ],
+    }
+
+
+options = {}  # session -> config options
 
 
 def log(**what):
@@ -83,6 +106,17 @@ def prompt(request, params):
     elif word == "asklater":
         update(session, sessionUpdate="tool_call", toolCallId="seen", title="Look", kind="read")
         ask(session, request, None, "seen")
+    elif word == "withdraw":
+        ask(session, request, "edit")
+        send(method="$/cancel_request", params={"requestId": next_ask})
+    elif word == "tool":
+        update(session, sessionUpdate="tool_call", toolCallId="t1", title="Look", kind="read")
+        update(session, sessionUpdate="tool_call_update", toolCallId="t1", status="completed")
+        turns.pop(session, None)
+        send(id=request, result={"stopReason": "end_turn", "usage": {"totalTokens": 7}})
+    elif word == "mode":
+        update(session, sessionUpdate="current_mode_update", currentModeId=rest)
+        end(session, request)
     elif word == "error":
         turns.pop(session)
         error = {"code": -32603, "message": "Internal error", "data": {"details": "no credit"}}
@@ -130,10 +164,22 @@ def opened(request, params, method):
         say(session, "an old answer")
     update(session, sessionUpdate="available_commands_update",
            availableCommands=[{"name": "early", "description": method}])
-    send(id=request, result={"sessionId": session} if method == "session/new" else {})
+    answer = settings()
+    options[session] = answer.get("configOptions", [])
+    if method == "session/new":
+        answer["sessionId"] = session
+    send(id=request, result=answer)
+
+
+def set_option(request, params):
+    for option in options[params["sessionId"]]:
+        if option["id"] == params["configId"]:
+            option["currentValue"] = params["value"]
+    send(id=request, result={"configOptions": options[params["sessionId"]]})
 
 
 def main():
+    global signed_in
     print("welcome to the scripted agent", flush=True)
     print("scripted agent is here", file=sys.stderr, flush=True)
     if "mute" in CAN:
@@ -148,12 +194,29 @@ def main():
         log(got=message)
         method, request, params = message.get("method"), message.get("id"), message.get("params")
         if method == "initialize":
-            offers = {name: {} for name in ("resume", "close") if name in CAN}
+            offers = {name: {} for name in ("resume", "close", "delete") if name in CAN}
+            methods = [{"id": "browser", "name": "In the browser"},
+                       {"id": "shell", "name": "In a terminal", "type": "terminal",
+                        "args": ["--sign-in"], "env": {"SIGN_IN": "1"}}]
             send(id=request, result={"protocolVersion": 1, "agentInfo": {"name": "scripted", "version": "1"},
+                 "authMethods": methods if "auth" in CAN else [],
                  "agentCapabilities": {"loadSession": "load" in CAN, "sessionCapabilities": offers,
+                                       "auth": {"logout": {}} if "auth" in CAN else {},
+                                       "promptCapabilities": {"image": "image" in CAN,
+                                                              "embeddedContext": "embed" in CAN},
                                        "mcpCapabilities": {"http": "http" in CAN}}})
+        elif method == "authenticate":
+            signed_in = True
+            send(id=request, result={})
+        elif method == "logout":
+            signed_in = False
+            send(id=request, result={})
+        elif method in ("session/set_mode", "session/set_model", "session/delete"):
+            send(id=request, result={})
+        elif method == "session/set_config_option":
+            set_option(request, params)
         elif method in ("session/new", "session/load", "session/resume"):
-            if "refuse" in CAN:
+            if "refuse" in CAN or not signed_in:
                 send(id=request, error={"code": -32000, "message": "Authentication required"})
             elif "slow" not in CAN:
                 opened(request, params, method)
@@ -165,6 +228,10 @@ def main():
             send(id=request, result={})
         elif request in asked:
             session, of = asked.pop(request)
+            if "error" in message:
+                say(session, f"error {message['error']['code']}")
+                end(session, of)
+                continue
             outcome = message["result"]["outcome"]
             say(session, outcome.get("optionId") or outcome["outcome"])
             end(session, of)

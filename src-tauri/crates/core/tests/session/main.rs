@@ -5,7 +5,9 @@
 mod crash;
 mod opening;
 mod permissions;
+mod queue;
 mod restore;
+mod settings;
 mod stopping;
 mod stress;
 mod turns;

@@ -5,7 +5,7 @@ use gantry_core::{
     Result,
     bridge::{Bridge, BridgeParts, ServerSpec},
     events::{Events, FeedItem, FeedReader},
-    session::{AgentSpec, NewSession, Prompt, Sessions, SessionsParts},
+    session::{AgentSpec, NewSession, Prompt, SessionLimits, Sessions, SessionsParts},
     wire::*,
 };
 use gantry_store::{ProjectRow, Store};
@@ -67,22 +67,31 @@ impl World {
     }
 
     /// With this limit for `initialize`.
-    pub async fn with_limit(limit: Duration) -> Self {
+    pub async fn with_limit(initialize: Duration) -> Self {
+        Self::with_limits(SessionLimits { initialize, ..SessionLimits::default() }).await
+    }
+
+    pub async fn with_limits(limits: SessionLimits) -> Self {
         let turn = ONE_AT_A_TIME.clone().lock_owned().await;
         // `GANTRY_LOG=info cargo test … -- --nocapture` shows what happens.
         let filter = tracing_subscriber::EnvFilter::from_env("GANTRY_LOG");
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         let dir = tempfile::tempdir().unwrap();
-        Self::over(dir, turn, limit).await
+        Self::over(dir, turn, limits).await
     }
 
     /// Gantry ends and starts again on the same data directory.
     pub async fn restarted(self) -> Self {
         let (dir, turn) = self.shut_down().await;
-        Self::over(dir, turn, LIMIT).await
+        let limits = SessionLimits { initialize: LIMIT, ..SessionLimits::default() };
+        Self::over(dir, turn, limits).await
     }
 
-    async fn over(dir: tempfile::TempDir, turn: OwnedMutexGuard<()>, limit: Duration) -> Self {
+    async fn over(
+        dir: tempfile::TempDir,
+        turn: OwnedMutexGuard<()>,
+        limits: SessionLimits,
+    ) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let mark = format!("9{}.{:03}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let bystander = Command::new("sleep")
@@ -115,7 +124,7 @@ impl World {
             events: events.clone(),
             gantry: "gantry".into(),
         };
-        let sessions = Sessions::open_with(parts, limit).await.unwrap();
+        let sessions = Sessions::open_with(parts, limits).await.unwrap();
         let bystander = Bystander(bystander);
         Self {
             dir,
@@ -271,6 +280,12 @@ impl World {
 
     pub async fn stop(&self, session: &str) -> SessionStopped {
         self.sessions.stop(session, soon(Duration::from_secs(8))).await.unwrap()
+    }
+
+    /// The turns of a session with everything in them.
+    pub async fn turns(&self, session: &str) -> Vec<TurnView> {
+        let ask = SessionHistory { session: session.to_owned(), before: None, limit: None };
+        self.sessions.history(ask).await.unwrap().turns
     }
 
     pub async fn texts(&self, session: &str) -> Vec<String> {

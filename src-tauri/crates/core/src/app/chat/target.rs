@@ -149,6 +149,13 @@ mod tests {
             turn: None,
             permissions: vec![],
             commands: vec![],
+            settings: SessionSettings::default(),
+            queue: vec![],
+            quiet_since: None,
+            capabilities: None,
+            restorable: None,
+            context: None,
+            sign_in: None,
             created_at: 0,
             last_activity,
         }

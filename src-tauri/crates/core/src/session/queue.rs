@@ -1,0 +1,85 @@
+//! Prompts that wait for the running turn: seen, changed, dropped, sent now.
+
+use super::{
+    cell::{Cell, Chore, Inner, Job},
+    state::{CANCELLED, Event},
+};
+use crate::{Error, Result, wire::QueuedPrompt};
+use serde_json::json;
+
+impl Inner {
+    /// As others see it.
+    pub(super) fn queued(&self) -> Vec<QueuedPrompt> {
+        let queued = |job: &Job| {
+            let texts: Vec<&str> =
+                job.prompt.content.iter().filter_map(|block| block["text"].as_str()).collect();
+            QueuedPrompt {
+                turn: job.turn.clone(),
+                text: texts.join("\n"),
+                attachments: job.prompt.content.len() - texts.len(),
+                at: job.at,
+            }
+        };
+        self.queue.iter().map(queued).collect()
+    }
+
+    fn place(&self, turn: &str) -> Result<usize> {
+        self.queue.iter().position(|job| job.turn == turn).ok_or_else(|| {
+            Error::not_found(format!(
+                "no prompt `{turn}` waits in this session; it may have been sent meanwhile"
+            ))
+        })
+    }
+}
+
+impl Cell {
+    /// Gives a queued prompt another text.
+    pub(super) fn edit_queued(&self, turn: &str, text: &str) -> Result<()> {
+        let mut inner = self.lock();
+        let place = inner.place(turn)?;
+        let content = &mut inner.queue[place].prompt.content;
+        content.retain(|block| block["text"].as_str().is_none());
+        if !text.trim().is_empty() {
+            content.insert(0, json!({ "type": "text", "text": text }));
+        } else if content.is_empty() {
+            return Err(Error::invalid("text: the prompt would be empty; drop it instead"));
+        }
+        self.announce(&inner);
+        Ok(())
+    }
+
+    /// Takes a queued prompt out; the history keeps that.
+    pub(super) fn drop_queued(&self, turn: &str) -> Result<()> {
+        let mut inner = self.lock();
+        let place = inner.place(turn)?;
+        if let Some(job) = inner.queue.remove(place) {
+            let description = "it was taken out of the queue before it was sent".to_owned();
+            let job = Box::new(job);
+            self.chore(&mut inner, Chore::Unsent { job, reason: CANCELLED, description });
+        }
+        self.announce(&inner);
+        Ok(())
+    }
+
+    /// Puts a queued prompt first and cancels the turn that it waits for.
+    pub(super) fn send_queued(&self, turn: &str) -> Result<()> {
+        let mut inner = self.lock();
+        let place = inner.place(turn)?;
+        if let Some(job) = inner.queue.remove(place) {
+            inner.queue.push_front(job);
+        }
+        let before = inner.state.clone();
+        self.apply(&mut inner, Event::Cancel);
+        if inner.state == before {
+            self.announce(&inner);
+        }
+        self.wake.notify_one();
+        Ok(())
+    }
+}
+
+/// Whether a prompt brings other servers or another agent than the session has.
+pub(super) fn brings_change(inner: &Inner, prompt: &super::Prompt) -> bool {
+    prompt.servers.as_ref().is_some_and(|servers| *servers != inner.kept.servers)
+        || prompt.agent.as_ref().is_some_and(|agent| *agent != inner.kept.agent)
+}

@@ -1,0 +1,268 @@
+use crate::world::*;
+use gantry_core::{
+    ErrorCode,
+    session::{EngineRules, SessionLimits},
+    wire::*,
+};
+use serde_json::json;
+use std::time::Duration;
+
+async fn queue(world: &World, session: &str, text: &str) -> String {
+    let mut prompt = World::prompt_of(text);
+    prompt.queue = true;
+    world.sessions.prompt(session, prompt).await.unwrap().turn
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_prompts_are_seen_changed_dropped_and_sent_now() {
+    let world = World::new().await;
+    let session = world.create("http", Vec::new()).await;
+    let running = world.prompt(&session, "hang").await;
+    let one = queue(&world, &session, "say one").await;
+    let two = queue(&world, &session, "say two").await;
+    let three = queue(&world, &session, "say three").await;
+    let texts = |view: &SessionView| view.queue.iter().map(|q| q.text.clone()).collect::<Vec<_>>();
+    assert_eq!(texts(&world.view(&session)), ["say one", "say two", "say three"]);
+
+    let at = |turn: &str| QueuedTurn { session: session.clone(), turn: turn.to_owned() };
+    let edit = |turn: &str, text: &str| QueueEdit {
+        session: session.clone(),
+        turn: turn.to_owned(),
+        text: text.to_owned(),
+    };
+    world.sessions.edit_queued(&edit(&two, "say zwei")).unwrap();
+    let empty = world.sessions.edit_queued(&edit(&one, " ")).unwrap_err();
+    assert_eq!(empty.code, ErrorCode::ValidationError);
+    world.sessions.drop_queued(&at(&one)).unwrap();
+    let dropped = world.ended(&session, &one).await;
+    assert_eq!(dropped.reason, "cancelled");
+    assert!(dropped.description.unwrap().contains("taken out"));
+    let view = world.sessions.send_queued(&at(&three)).unwrap();
+    assert_ne!(view.state, SessionState::Idle);
+    assert_eq!(world.ended(&session, &running.turn).await.reason, "cancelled");
+    assert_eq!(world.ended(&session, &three).await.reason, "end_turn");
+    assert_eq!(world.ended(&session, &two).await.reason, "end_turn");
+    let sent: Vec<_> = world
+        .got("session/prompt")
+        .iter()
+        .map(|params| params["prompt"][0]["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(sent, ["hang", "say three", "say zwei"]);
+    assert!(world.view(&session).queue.is_empty());
+    let gone = world.sessions.edit_queued(&edit(&two, "late")).unwrap_err();
+    assert_eq!(gone.code, ErrorCode::NotFound);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queued_prompt_with_the_same_configuration_defers_nothing() {
+    let world = World::new().await;
+    let session = world.create("http", vec![world.server("a", 0.0)]).await;
+    world.prompt(&session, "hang").await;
+    let mut same = World::prompt_of("say same");
+    same.queue = true;
+    same.servers = Some(Some(vec![world.server("a", 0.0)]));
+    same.agent = Some(world.agent("http"));
+    let accepted = world.sessions.prompt(&session, same).await.unwrap();
+    assert_eq!(accepted.engine, EngineOutcome::Reused);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silence_is_shown_once_and_ends_with_the_next_word() {
+    let limits =
+        SessionLimits { quiet_after: Duration::from_millis(300), ..SessionLimits::default() };
+    let world = World::with_limits(limits).await;
+    let session = world.create("http", Vec::new()).await;
+    let mut reader = world.reader(&session);
+    let turn = world.prompt(&session, "hang").await.turn;
+    world.until("silence", || world.view(&session).quiet_since.is_some()).await;
+    let began = world.turns(&session).await[0].started_at;
+    assert!(world.view(&session).quiet_since.unwrap() >= began);
+    world.sessions.cancel(&session).await.unwrap();
+    world.ended(&session, &turn).await;
+    assert_eq!(world.view(&session).quiet_since, None);
+    // A turn that waits for the user is not quiet.
+    let asked = world.prompt(&session, "ask edit").await;
+    let request = reader.asked().await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(world.view(&session).quiet_since, None);
+    world.sessions.permit(&session, &request.request, "yes").await.unwrap();
+    world.ended(&session, &asked.turn).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_keeps_receipts_answers_times_and_usage() {
+    let world = World::new().await;
+    let session = world.create("http", vec![world.server("a", 0.0)]).await;
+    world.turn(&session, "tool").await;
+    let asked = world.prompt(&session, "ask execute").await;
+    let request = world.reader(&session).asked().await;
+    world.sessions.permit(&session, &request.request, "no").await.unwrap();
+    world.ended(&session, &asked.turn).await;
+    let cancelled = world.prompt(&session, "askafter").await;
+    world.sessions.cancel(&session).await.unwrap();
+    world.ended(&session, &cancelled.turn).await;
+    world.turn(&session, "withdraw").await;
+    let mut all = World::prompt_of("ask edit");
+    all.policy = Some(Policy::All);
+    let allowed = world.sessions.prompt(&session, all).await.unwrap();
+    world.ended(&session, &allowed.turn).await;
+
+    let world = world.restarted().await;
+    let turns = world.turns(&session).await;
+    let opening = turns[0].opening.as_ref().unwrap();
+    assert_eq!((opening.engine, opening.context), (EngineOutcome::Started, ContextOutcome::New));
+    assert_eq!((opening.servers[0].name.as_str(), opening.servers[0].via), ("a", Via::Bridge));
+    assert_eq!(turns[1].opening.as_ref().unwrap().context, ContextOutcome::Kept);
+    let times = turns[0].tools["t1"];
+    assert!(times.ended_at.unwrap() >= times.started_at && times.started_at >= turns[0].started_at);
+    assert_eq!(turns[0].usage, Some(json!({"totalTokens": 7})));
+    assert_eq!(turns[0].updates.len(), 2, "notes of ours are no updates");
+    let answers: Vec<_> = turns
+        .iter()
+        .flat_map(|turn| &turn.permissions)
+        .map(|answer| (answer.outcome.as_str(), answer.reason.as_deref()))
+        .collect();
+    assert_eq!(
+        answers,
+        [
+            ("no", None),
+            ("cancelled", Some("asked after the turn was cancelled")),
+            ("cancelled", Some("the agent took it back")),
+            ("yes", Some("allowed by the session's policy")),
+        ]
+    );
+    assert_eq!(turns[1].permissions[0].asked.tool_call["rawInput"]["x"], 1);
+    assert_eq!(world.texts(&session).await[3], "error -32800");
+
+    let file = SessionExport { session: session.clone(), format: ExportFormat::Markdown };
+    let file = world.sessions.export(&file).await.unwrap();
+    assert_eq!(file.name, "tool.md");
+    assert!(file.text.contains("## 2. You\n\nask execute") && file.text.contains("**Tool: Look**"));
+    let file = SessionExport { session: session.clone(), format: ExportFormat::Json };
+    let file = world.sessions.export(&file).await.unwrap();
+    let all: serde_json::Value = serde_json::from_str(&file.text).unwrap();
+    assert_eq!(all["turns"].as_array().unwrap().len(), 5);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_engine_ends_and_comes_back_with_the_next_prompt() {
+    let world = World::new().await;
+    let loads = world.create("http,load", vec![world.server("a", 0.0)]).await;
+    let beside = world.create("http,load", Vec::new()).await;
+    world.turn(&loads, "say one").await;
+    world.turn(&beside, "say one").await;
+    assert_eq!(world.view(&loads).engine.unwrap().sessions, 2);
+    let busy = world.prompt(&beside, "hang").await;
+    let idle = |span| EngineRules { idle: Some(span), ..EngineRules::default() };
+    world.sessions.set_rules(idle(Duration::from_millis(200)));
+    // One of its sessions works: the engine stays.
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    assert_eq!(world.view(&loads).state, SessionState::Idle);
+    world.sessions.cancel(&beside).await.unwrap();
+    world.ended(&beside, &busy.turn).await;
+    for session in [&loads, &beside] {
+        world.until_state(session, SessionState::Stopped).await;
+        assert_eq!(world.view(session).restorable, Some(true));
+    }
+    world.no_survivors().await;
+    assert!(world.sessions.engines().is_empty());
+
+    world.sessions.set_rules(EngineRules { idle: None, ..EngineRules::default() });
+    let (accepted, _) = world.turn(&loads, "say two").await;
+    assert_eq!(
+        (accepted.engine, accepted.context),
+        (EngineOutcome::Started, ContextOutcome::Restored)
+    );
+    assert_eq!(world.texts(&loads).await, ["one", "two"]);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_session_can_have_an_engine_of_its_own() {
+    let world = World::new().await;
+    world.sessions.set_rules(EngineRules { one_per_session: true, ..EngineRules::default() });
+    let one = world.create("http", Vec::new()).await;
+    let two = world.create("http", Vec::new()).await;
+    world.turn(&one, "say one").await;
+    world.turn(&two, "say two").await;
+    assert_eq!(world.sessions.engines().len(), 2);
+    let (a, b) = (world.view(&one).engine.unwrap(), world.view(&two).engine.unwrap());
+    assert!(a.pid != b.pid && a.sessions == 1 && b.sessions == 1);
+    assert!(world.stop(&one).await.engine_stopped);
+    assert_eq!(world.view(&two).engine.unwrap().pid, b.pid);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_sessions_of_an_engine_learn_who_is_there() {
+    let world = World::new().await;
+    let one = world.create("http", Vec::new()).await;
+    let two = world.create("http", Vec::new()).await;
+    world.turn(&one, "say one").await;
+    let (_, mut events) = world.events.subscribe();
+    world.turn(&two, "say two").await;
+    world.stop(&two).await;
+    let mut counts = Vec::new();
+    while counts != [2, 1] {
+        let next = tokio::time::timeout(LIMIT, events.recv()).await.expect("it was not told");
+        if let Happening::SessionChanged { session } = &next.unwrap().what
+            && session.id == one
+        {
+            counts.extend(session.engine.as_ref().map(|engine| engine.sessions));
+            counts.dedup();
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_session_is_resumed_ahead_and_says_what_was_lost() {
+    let world = World::new().await;
+    let forgets = world.create("http", Vec::new()).await;
+    let loads = world.create("http,load", Vec::new()).await;
+    for session in [&forgets, &loads] {
+        world.turn(session, "say one").await;
+    }
+    let world = world.restarted().await;
+    assert_eq!(world.view(&forgets).restorable, Some(false), "told before the prompt is sent");
+    assert_eq!(world.view(&loads).restorable, Some(true));
+    for (session, context) in [(&forgets, ContextOutcome::Lost), (&loads, ContextOutcome::Restored)]
+    {
+        let view = world.sessions.resume(session).await.unwrap();
+        assert_eq!(view.state, SessionState::Starting);
+        world.until_state(session, SessionState::Idle).await;
+        assert_eq!(world.view(session).context, Some(context));
+        assert_eq!(world.sessions.resume(session).await.unwrap().state, SessionState::Idle);
+        let (accepted, _) = world.turn(session, "say two").await;
+        assert_eq!(accepted.context, context, "the first prompt tells it");
+        let (accepted, _) = world.turn(session, "say three").await;
+        assert_eq!(accepted.context, ContextOutcome::Kept);
+    }
+    assert_eq!(world.got("session/new").len(), 3);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_up_is_taken_back_and_what_is_deleted_is_deleted_there_too() {
+    let world = World::new().await;
+    let slow = world.create("http,slow", Vec::new()).await;
+    let waiting = world.try_prompt(&slow, "say no");
+    let stop = async {
+        world.until("session/new", || !world.got("session/new").is_empty()).await;
+        world.sessions.cancel(&slow).await.unwrap();
+    };
+    let (refused, ()) = futures::future::join(waiting, stop).await;
+    assert!(refused.is_err());
+    world.until("the request back", || !world.got("$/cancel_request").is_empty()).await;
+
+    let session = world.create("http,delete", Vec::new()).await;
+    world.turn(&session, "say one").await;
+    let acp = world.view(&session).acp_session_id.unwrap();
+    world.sessions.delete(&session, soon(Duration::from_secs(5))).await.unwrap();
+    assert_eq!(world.got("session/delete")[0]["sessionId"], acp);
+    world.end().await;
+}
