@@ -290,7 +290,7 @@ async fn fifty_clients_killed_at_once_leave_nothing() {
     let stage = Stage::alone().await;
     let (plain, deaf) = (one(), config(&json!({ "one": programs::fake_mcp(&["--ignore-eof"]) })));
     let start = |number: usize| {
-        let config = if number % 10 == 0 { &deaf } else { &plain };
+        let config = if number.is_multiple_of(10) { &deaf } else { &plain };
         client_process(&stage, config)
     };
     let mut clients = futures::future::join_all((0..CLIENTS).map(start)).await;

@@ -55,7 +55,16 @@ async fn lists_are_joined_shared_names_are_changed_for_both_and_calls_find_their
     let list = pair.ask("tools/list", json!({})).await;
     assert_eq!(
         names(&list, "tools", "name"),
-        ["left__echo", "left__ask", "hang", "only_left", "right__echo", "right__ask", "news", "withdraw"]
+        [
+            "left__echo",
+            "left__ask",
+            "hang",
+            "only_left",
+            "right__echo",
+            "right__ask",
+            "news",
+            "withdraw"
+        ]
     );
     let call = pair.ask("tools/call", json!({ "name": "only_left" })).await;
     assert_eq!(call["result"]["by"], "left");
