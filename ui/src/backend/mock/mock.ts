@@ -173,6 +173,18 @@ export function mockBackend(): Backend {
       }
       return { ok: true };
     },
+    servers_import: () => ({ found: [] }),
+    servers_import_apply: () => ({ saved: [], skipped: [] }),
+    agents_import: () => ({ ids: [], skipped: [] }),
+    session_set: ({ session: id }) => changeSession(id, {}),
+    session_resume: ({ session: id }) => changeSession(id, { state: 'idle' }),
+    session_queue_edit: ({ session: id }) => changeSession(id, {}),
+    session_queue_drop: ({ session: id }) => changeSession(id, {}),
+    session_queue_send: ({ session: id }) => changeSession(id, {}),
+    session_authenticate: () => ({ done: true }),
+    session_logout: () => ({ ok: true }),
+    session_traffic: () => ({ messages: [] }),
+    session_export: ({ session: id }) => ({ name: 'session.md', text: `# ${sessions.get(id)?.title ?? ''}\n` }),
     session_rename: ({ session: id, title }) => changeSession(id, { title }),
     session_delete: ({ session: id }) => {
       sessions.delete(id);
