@@ -224,7 +224,7 @@ fn understood(program: &Path, text: &[u8], ours: &HashSet<OsString>) -> Option<L
             && !text.starts_with("GANTRY_")
             // A function that the shell exports.
             && !text.contains(['%', '('])
-            && !(own_agent && name == "SSH_AUTH_SOCK")
+            && (!own_agent || name != "SSH_AUTH_SOCK")
     };
     let variables = pairs.into_iter().filter(|(name, _)| is_taken(name)).collect();
     Some(LoginShell { program: program.to_owned(), path, variables })
