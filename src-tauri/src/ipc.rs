@@ -90,3 +90,39 @@ pub async fn open_external(tauri: AppHandle, url: String) -> Result<(), Failure>
         gantry_core::Error::failed(format!("the browser could not be opened: {error}")).into()
     })
 }
+
+/// Lets the user pick a place for a file and writes it; the file's name, `null` when they did not.
+#[tauri::command]
+pub async fn save_file(
+    tauri: AppHandle,
+    name: String,
+    text: String,
+) -> Result<Option<String>, Failure> {
+    use tauri_plugin_dialog::DialogExt as _;
+    let (sender, picked) = tokio::sync::oneshot::channel();
+    tauri.dialog().file().set_file_name(&name).save_file(move |file| {
+        let _ = sender.send(file);
+    });
+    let Some(file) = picked.await.ok().flatten().and_then(|file| file.into_path().ok()) else {
+        return Ok(None);
+    };
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
+    tokio::fs::write(&file, text).await.map_err(|error| {
+        gantry_core::Error::failed(format!("{} could not be written: {error}", file.display()))
+    })?;
+    Ok(name)
+}
+
+/// Hides the window in the tray.
+#[tauri::command]
+pub fn hide(tauri: AppHandle) {
+    if crate::tray::can_be_reached(&tauri) {
+        crate::windows::hide(&tauri);
+    }
+}
+
+/// The page shows the question what closing means.
+#[tauri::command]
+pub fn close_heard(tauri: AppHandle) {
+    crate::windows::close_heard(&tauri);
+}

@@ -3,11 +3,14 @@
 
 #![cfg_attr(all(windows, not(debug_assertions)), windows_subsystem = "windows")]
 
+mod away;
 mod ipc;
 mod quit;
+mod sessions_menu;
 mod shell;
 mod tray;
 mod windows;
+mod words;
 
 use anyhow::Context as _;
 use gantry_core::{

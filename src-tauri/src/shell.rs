@@ -1,5 +1,7 @@
 //! The builder: plugins, state, windows, and the event loop.
 
+#[cfg(target_os = "linux")]
+use crate::away;
 use crate::{ipc, quit, tray, windows};
 use anyhow::Context as _;
 use gantry_core::{app::App, data_dir::DataDir};
@@ -21,11 +23,15 @@ pub fn build(data: &DataDir) -> anyhow::Result<tauri::App> {
         .plugin(single)
         .plugin(tauri_plugin_dialog::init())
         .plugin(tauri_plugin_opener::init())
+        .plugin(windows::remember_place())
         .invoke_handler(tauri::generate_handler![
             ipc::command,
             ipc::events,
             ipc::pick_folder,
-            ipc::open_external
+            ipc::open_external,
+            ipc::save_file,
+            ipc::hide,
+            ipc::close_heard
         ])
         .build(tauri::generate_context!())
         .context("the window system could not be used")
@@ -55,19 +61,17 @@ pub fn run(tauri: tauri::App, app: App, runtime: &tokio::runtime::Runtime) -> u8
     let handle = runtime.handle().clone();
     let code = tauri.run_return(move |tauri, event| match event {
         RunEvent::Ready => {
-            if let Err(error) = windows::open(tauri) {
+            if let Err(error) = windows::open(tauri, false) {
                 tracing::error!("the window could not be opened: {error:#}");
                 app.shutdown().request("no window");
             }
             tray::open(tauri, &app);
+            #[cfg(target_os = "linux")]
+            away::watch(tauri, &app);
         }
         RunEvent::WindowEvent { event: WindowEvent::CloseRequested { api, .. }, .. } => {
             api.prevent_close();
-            if tray::can_be_reached(tauri) {
-                windows::hide(tauri);
-            } else {
-                app.shutdown().request("window closed");
-            }
+            windows::close_asked(tauri, &app, tray::can_be_reached(tauri));
         }
         RunEvent::ExitRequested { api, .. } if !quit::is_over(tauri) => {
             api.prevent_exit();

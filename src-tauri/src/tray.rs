@@ -1,13 +1,25 @@
-//! The tray: Show and Quit.
+//! The tray: show, new session, the running sessions with stop, stop all, quit.
 
-use crate::windows;
-use gantry_core::app::App;
+use crate::{
+    sessions_menu::{Entry, entries},
+    windows,
+    words::Words,
+};
+use gantry_core::{
+    app::App,
+    events::{EventStream, StreamItem},
+    shutdown::Phase,
+    wire::{Happening, SessionId},
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tauri::{
-    AppHandle, Manager as _,
-    menu::{Menu, MenuItem, PredefinedMenuItem},
+    AppHandle, Manager as _, Wry,
+    menu::{IsMenuItem, Menu, MenuItem, PredefinedMenuItem, Submenu},
     tray::{MouseButton, MouseButtonState, TrayIconBuilder, TrayIconEvent},
 };
+
+/// The id of the icon.
+const MAIN: &str = "main";
 
 /// Whether a hidden window can be brought back.
 struct Reachable(AtomicBool);
@@ -24,12 +36,15 @@ pub fn open(tauri: &AppHandle, app: &App) {
         tracing::warn!("no tray: {error}");
         return;
     }
-    let tauri = tauri.clone();
+    let handle = tauri.clone();
     app.scope().spawn("look for a tray host", async move {
         let there = has_host().await;
         tracing::info!(host = there, "tray");
-        tauri.state::<Reachable>().0.store(there, Ordering::Relaxed);
+        handle.state::<Reachable>().0.store(there, Ordering::Relaxed);
     });
+    let (handle, of) = (tauri.clone(), app.clone());
+    app.scope().spawn("keep the tray's menu", async move { keep(&handle, &of).await });
+    tell_the_end(tauri, app);
 }
 
 /// Whether the tray is shown, so that a hidden window can be brought back.
@@ -38,19 +53,13 @@ pub fn can_be_reached(tauri: &AppHandle) -> bool {
 }
 
 fn build(tauri: &AppHandle, app: &App) -> tauri::Result<()> {
-    let show = MenuItem::with_id(tauri, "show", "Show Gantry", true, None::<&str>)?;
-    let quit = MenuItem::with_id(tauri, "quit", "Quit", true, None::<&str>)?;
-    let menu = Menu::with_items(tauri, &[&show, &PredefinedMenuItem::separator(tauri)?, &quit])?;
+    let menu = menu(tauri, Words::of(app), &[])?;
     let app = app.clone();
-    let mut tray = TrayIconBuilder::with_id("main")
+    let mut tray = TrayIconBuilder::with_id(MAIN)
         .tooltip("Gantry")
         .menu(&menu)
         .show_menu_on_left_click(false)
-        .on_menu_event(move |tauri, event| match event.id().as_ref() {
-            "show" => windows::show(tauri),
-            "quit" => app.shutdown().request("tray"),
-            _ => {}
-        })
+        .on_menu_event(move |tauri, event| chosen(tauri, &app, event.id().as_ref()))
         .on_tray_icon_event(|tray, event| {
             if let TrayIconEvent::Click {
                 button: MouseButton::Left,
@@ -66,6 +75,120 @@ fn build(tauri: &AppHandle, app: &App) -> tauri::Result<()> {
     }
     tray.build(tauri)?;
     Ok(())
+}
+
+/// The menu with these sessions.
+fn menu(tauri: &AppHandle, words: Words, sessions: &[Entry]) -> tauri::Result<Menu<Wry>> {
+    let item = |id: &str, text: &str| MenuItem::with_id(tauri, id, text, true, None::<&str>);
+    let line = || PredefinedMenuItem::separator(tauri);
+    let menu = Menu::new(tauri)?;
+    menu.append_items(&[&item("show", words.show())?, &item("new", words.new_session())?])?;
+    if !sessions.is_empty() {
+        menu.append(&line()?)?;
+        for Entry { id, title } in sessions {
+            let title = if title.is_empty() { words.untitled() } else { title };
+            let open = item(&format!("open {id}"), words.open())?;
+            let stop = item(&format!("stop {id}"), words.stop())?;
+            let below: [&dyn IsMenuItem<Wry>; 2] = [&open, &stop];
+            menu.append(&Submenu::with_items(tauri, title, true, &below)?)?;
+        }
+        menu.append(&item("stop-all", words.stop_all())?)?;
+    }
+    menu.append_items(&[&line()?, &item("quit", words.quit())?])?;
+    Ok(menu)
+}
+
+fn chosen(tauri: &AppHandle, app: &App, id: &str) {
+    match id.split_once(' ').unwrap_or((id, "")) {
+        ("show", _) => windows::show(tauri),
+        ("new", _) => windows::open_session(tauri, None),
+        ("open", session) => windows::open_session(tauri, Some(session)),
+        ("stop", session) => stop(app, vec![session.to_owned()]),
+        ("stop-all", _) => {
+            let all = entries(&app.sessions().views()).into_iter().map(|entry| entry.id);
+            stop(app, all.collect());
+        }
+        ("quit", _) => app.shutdown().request("tray"),
+        _ => {}
+    }
+}
+
+/// Stops sessions, all at the same time.
+fn stop(app: &App, sessions: Vec<String>) {
+    for session in sessions {
+        let of = app.clone();
+        app.scope().spawn("stop a session for the tray", async move {
+            if let Err(error) = of.session_stop(SessionId { session: session.clone() }).await {
+                tracing::warn!(session, "the tray could not stop it: {error}");
+            }
+        });
+    }
+}
+
+/// Builds the menu anew whenever it would look different.
+async fn keep(tauri: &AppHandle, app: &App) {
+    let Ok((snapshot, mut stream)) = EventStream::open(app).await else { return };
+    let mut shown = (Words::of(app), Vec::new());
+    let mut wanted = (Words::of(app), entries(&snapshot.sessions));
+    loop {
+        if wanted != shown {
+            put(tauri, menu(tauri, wanted.0, &wanted.1));
+            shown = wanted;
+        }
+        let is_news = match stream.next().await {
+            Some(StreamItem::Event(event)) => matches!(
+                event.what,
+                Happening::SessionChanged { .. }
+                    | Happening::SessionRemoved { .. }
+                    | Happening::SettingsChanged { .. }
+            ),
+            Some(StreamItem::Snapshot(_)) => true,
+            None => return,
+        };
+        if app.still_open().is_err() {
+            return;
+        }
+        wanted = if is_news {
+            (Words::of(app), entries(&app.sessions().views()))
+        } else {
+            shown.clone()
+        };
+    }
+}
+
+fn put(tauri: &AppHandle, menu: tauri::Result<Menu<Wry>>) {
+    let changed = menu.and_then(|menu| match tauri.tray_by_id(MAIN) {
+        Some(tray) => tray.set_menu(Some(menu)),
+        None => Ok(()),
+    });
+    if let Err(error) = changed {
+        tracing::warn!("the tray's menu could not be changed: {error}");
+    }
+}
+
+/// From the first moment of the end on, the tray says what is being stopped.
+fn tell_the_end(tauri: &AppHandle, app: &App) {
+    let mut phase = app.shutdown().phase();
+    let (tauri, of) = (tauri.clone(), app.clone());
+    app.scope().spawn("tell the end in the tray", async move {
+        if phase.wait_for(|phase| *phase >= Phase::Doors).await.is_err() {
+            return;
+        }
+        let words = Words::of(&of);
+        let sessions = entries(&of.sessions().views());
+        put(&tauri, closing(&tauri, words, &sessions));
+    });
+}
+
+fn closing(tauri: &AppHandle, words: Words, sessions: &[Entry]) -> tauri::Result<Menu<Wry>> {
+    let note = |text: &str| MenuItem::new(tauri, text, false, None::<&str>);
+    let menu = Menu::new(tauri)?;
+    menu.append(&note(words.closing())?)?;
+    for Entry { title, .. } in sessions {
+        let title = if title.is_empty() { words.untitled() } else { title };
+        menu.append(&note(&words.stopping(title))?)?;
+    }
+    Ok(menu)
 }
 
 /// The library is opened at run time, and its absence would be a panic.

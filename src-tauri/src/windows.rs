@@ -1,6 +1,9 @@
 //! The window.
 
-use tauri::{AppHandle, Manager as _, WebviewUrl, WebviewWindowBuilder};
+use gantry_core::{app::App, wire::OnClose};
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tauri::{AppHandle, Emitter as _, Manager as _, WebviewUrl, WebviewWindowBuilder};
 
 /// The label of the one window.
 const MAIN: &str = "main";
@@ -15,18 +18,31 @@ pub fn prepare_environment() {
     }
 }
 
-/// Opens the window.
-pub fn open(tauri: &AppHandle) -> anyhow::Result<()> {
+/// The page was asked what closing means and has not shown the question yet.
+struct Asking(AtomicBool);
+
+/// Opens the window; hidden when the program was started so and the tray can bring it back.
+pub fn open(tauri: &AppHandle, hidden: bool) -> anyhow::Result<()> {
+    tauri.manage(Asking(AtomicBool::new(false)));
     let window = WebviewWindowBuilder::new(tauri, MAIN, WebviewUrl::default())
         .title("Gantry")
         .inner_size(1280.0, 800.0)
         .min_inner_size(640.0, 480.0)
+        .visible(!hidden)
         .build()?;
     #[cfg(target_os = "linux")]
     revive(&window)?;
     #[cfg(not(target_os = "linux"))]
     let _ = window;
     Ok(())
+}
+
+/// Remembers size and place of the window over restarts, not whether it was hidden.
+pub fn remember_place() -> tauri::plugin::TauriPlugin<tauri::Wry> {
+    use tauri_plugin_window_state::{Builder, StateFlags};
+    Builder::default()
+        .with_state_flags(StateFlags::SIZE | StateFlags::POSITION | StateFlags::MAXIMIZED)
+        .build()
 }
 
 /// Shows the window, in front.
@@ -43,6 +59,51 @@ pub fn hide(tauri: &AppHandle) {
     if let Some(window) = tauri.get_webview_window(MAIN) {
         let _ = window.hide();
     }
+}
+
+/// Whether the user sees the window.
+#[cfg(target_os = "linux")]
+pub fn is_in_view(tauri: &AppHandle) -> bool {
+    tauri.get_webview_window(MAIN).is_some_and(|window| {
+        window.is_visible().unwrap_or(false) && window.is_focused().unwrap_or(false)
+    })
+}
+
+/// Shows the window with this session; `None`: the start page.
+pub fn open_session(tauri: &AppHandle, session: Option<&str>) {
+    #[derive(Clone, Serialize)]
+    struct Wanted<'a> {
+        session: Option<&'a str>,
+    }
+    show(tauri);
+    if let Err(error) = tauri.emit_to(MAIN, "open-session", Wanted { session }) {
+        tracing::warn!("the window was not told which session to show: {error}");
+    }
+}
+
+/// The user asked the window to close.
+pub fn close_asked(tauri: &AppHandle, app: &App, tray_is_there: bool) {
+    let on_close = app.settings().borrow().on_close;
+    match on_close {
+        _ if !tray_is_there => app.shutdown().request("window closed"),
+        OnClose::Quit => app.shutdown().request("window closed"),
+        OnClose::Tray => hide(tauri),
+        OnClose::Ask => {
+            let asking = tauri.state::<Asking>();
+            // A page that does not answer must not keep the window open: hidden, nothing is lost.
+            if asking.0.swap(true, Ordering::Relaxed)
+                || tauri.emit_to(MAIN, "close-asked", ()).is_err()
+            {
+                asking.0.store(false, Ordering::Relaxed);
+                hide(tauri);
+            }
+        }
+    }
+}
+
+/// The page shows the question.
+pub fn close_heard(tauri: &AppHandle) {
+    tauri.state::<Asking>().0.store(false, Ordering::Relaxed);
 }
 
 /// Loads the interface anew when its process died: WebKit would show the last

@@ -78,6 +78,27 @@ async fn listener(stage: &Stage, log: &Path) -> (u32, Api) {
     }
 }
 
+/// The id of a program's visible window, as the window manager lists it.
+pub async fn window_of(pid: u32) -> Option<String> {
+    let list = Command::new("wmctrl").arg("-lp").output().await.ok()?;
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    list.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let id = fields.next()?;
+        (fields.nth(1)? == pid.to_string()).then(|| id.to_owned())
+    })
+}
+
+/// Closes a program's window as its X button does.
+///
+/// # Panics
+/// When there is no window, or `wmctrl` fails.
+pub async fn close_window_of(pid: u32) {
+    let window = window_of(pid).await.unwrap_or_else(|| panic!("no window to close"));
+    let closed = Command::new("wmctrl").args(["-ic", &window]).status().await;
+    assert!(closed.is_ok_and(|status| status.success()), "wmctrl failed");
+}
+
 impl Desktop {
     /// Starts it on the stage's data directory and waits for its window.
     ///
@@ -120,13 +141,7 @@ impl Desktop {
 
     /// The id of the visible window, as the window manager lists it.
     pub async fn window(&self) -> Option<String> {
-        let list = Command::new("wmctrl").arg("-lp").output().await.ok()?;
-        let list = String::from_utf8_lossy(&list.stdout).into_owned();
-        list.lines().find_map(|line| {
-            let mut fields = line.split_whitespace();
-            let id = fields.next()?;
-            (fields.nth(1)? == self.pid.to_string()).then(|| id.to_owned())
-        })
+        window_of(self.pid).await
     }
 
     /// Closes the window as its X button does.
@@ -134,9 +149,7 @@ impl Desktop {
     /// # Panics
     /// When there is no window, or `wmctrl` fails.
     pub async fn close_window(&self) {
-        let window = self.window().await.unwrap_or_else(|| panic!("no window to close"));
-        let closed = Command::new("wmctrl").args(["-ic", &window]).status().await;
-        assert!(closed.is_ok_and(|status| status.success()), "wmctrl failed");
+        close_window_of(self.pid).await;
     }
 
     /// Presses keys in the window.
@@ -237,7 +250,14 @@ impl Driver {
         };
         let (pid, api) = listener(stage, &log).await;
         stage.owns(pid);
+        // The tests are about what comes after the first steps.
+        api.api("settings_set", json!({ "introduced": true })).await;
         Self { driver, client, pid, api, log }
+    }
+
+    /// What the desktop program wrote so far.
+    pub fn log(&self) -> String {
+        read(&self.log)
     }
 
     /// The elements with this `data-testid`, further narrowed by attributes.

@@ -70,7 +70,9 @@ impl TrayMenu {
     async fn entries(&self) -> Vec<(i32, String)> {
         let layout = layout(&self.bus, &self.owner).await;
         let (_, (_, _, children)) = layout.unwrap_or_else(|| panic!("the menu is gone"));
-        children.iter().filter_map(entry).collect()
+        let mut found = Vec::new();
+        children.iter().for_each(|child| entries_below(child, &mut found));
+        found
     }
 }
 
@@ -78,6 +80,20 @@ async fn layout(bus: &Connection, owner: &str) -> Option<Layout> {
     let all = (0_i32, -1_i32, vec!["label"]);
     let answer = bus.call_method(Some(owner), PATH, Some(MENU), "GetLayout", &all).await.ok()?;
     answer.body().deserialize().ok()
+}
+
+/// An entry, and those of its submenu after it.
+fn entries_below(value: &OwnedValue, found: &mut Vec<(i32, String)>) {
+    found.extend(entry(value));
+    let Ok(entry) = value.downcast_ref::<Structure>() else { return };
+    let Some(Value::Array(children)) = entry.fields().get(2) else { return };
+    for child in children.iter() {
+        // Each is a variant that holds the entry.
+        let child = if let Value::Value(inner) = child { inner } else { child };
+        if let Ok(child) = child.try_to_owned() {
+            entries_below(&child, found);
+        }
+    }
 }
 
 /// Id and label of an entry, without the underscores that mark keys.
@@ -130,5 +146,75 @@ impl TrayHost {
                 .await
         };
         Self { _bus: bus.await.unwrap_or_else(|why| panic!("no tray host: {why}")) }
+    }
+}
+
+/// A desktop that shows notifications: it remembers them and clicks them.
+pub struct NotificationHost {
+    bus: Connection,
+    shown: Shown,
+}
+
+/// Number, title and text of each.
+type Shown = std::sync::Arc<std::sync::Mutex<Vec<(u32, String, String)>>>;
+
+struct Notifications(Shown);
+
+#[zbus::interface(name = "org.freedesktop.Notifications")]
+impl Notifications {
+    #[expect(clippy::too_many_arguments, reason = "as the specification has it")]
+    fn notify(
+        &self,
+        _program: &str,
+        _replaces: u32,
+        _icon: &str,
+        title: &str,
+        text: &str,
+        _actions: Vec<String>,
+        _hints: HashMap<String, OwnedValue>,
+        _timeout: i32,
+    ) -> u32 {
+        let mut shown = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let id = u32::try_from(shown.len()).unwrap_or_default() + 1;
+        shown.push((id, title.to_owned(), text.to_owned()));
+        id
+    }
+}
+
+impl NotificationHost {
+    /// # Panics
+    /// When the session bus is not there, or has a host already.
+    pub async fn start() -> Self {
+        let shown = Shown::default();
+        let bus = async {
+            zbus::connection::Builder::session()?
+                .serve_at("/org/freedesktop/Notifications", Notifications(shown.clone()))?
+                .name("org.freedesktop.Notifications")?
+                .build()
+                .await
+        };
+        let bus = bus.await.unwrap_or_else(|why| panic!("no notifications: {why}"));
+        Self { bus, shown }
+    }
+
+    /// Those that were shown: number, title, text.
+    pub fn shown(&self) -> Vec<(u32, String, String)> {
+        self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Clicks one.
+    ///
+    /// # Panics
+    /// When the bus is gone.
+    pub async fn click(&self, id: u32) {
+        let clicked = (id, "default");
+        let told = self.bus.emit_signal(
+            None::<&str>,
+            "/org/freedesktop/Notifications",
+            "org.freedesktop.Notifications",
+            "ActionInvoked",
+            &clicked,
+        );
+        told.await.unwrap_or_else(|why| panic!("the click was not told: {why}"));
     }
 }

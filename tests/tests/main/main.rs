@@ -27,6 +27,7 @@ mod real_agents;
 mod remote;
 mod robustness;
 mod sessions;
+mod shell;
 mod stdio_end;
 mod stdio_proxy;
 mod stdio_recall;

@@ -21,6 +21,8 @@ async fn a_newcomer_calls_a_tool_of_a_slow_server_stops_and_quits_by_the_tray() 
         command.env("GANTRY_DEFAULT_SERVERS", "recall");
     })
     .await;
+    desktop::picture(&stage, "0-welcome").await;
+    window.click("welcome-skip").await;
     window.see("start-page").await;
     desktop::picture(&stage, "1-start").await;
 
@@ -96,6 +98,7 @@ async fn the_x_of_the_window_hides_it_in_the_tray_from_where_it_comes_back_and_q
         desktop.log().contains("host=true").then_some(())
     })
     .await;
+    desktop.api("settings_set", json!({ "on_close": "tray" })).await;
     stubborn::session(&desktop, &stage, "HANG").await;
     desktop.close_window().await;
     wait_until("the window is hidden", BOUND, async || {
@@ -190,6 +193,7 @@ async fn a_second_start_shows_the_first_window_and_ends_with_zero() {
         desktop.log().contains("host=true").then_some(())
     })
     .await;
+    desktop.api("settings_set", json!({ "on_close": "tray" })).await;
     desktop.close_window().await;
     wait_until("the window is hidden", BOUND, async || {
         desktop.window().await.is_none().then_some(())
