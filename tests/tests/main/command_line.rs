@@ -344,6 +344,34 @@ async fn the_doctor_finds_missing_programs_and_another_path_in_the_login_shell()
 }
 
 #[tokio::test]
+async fn every_small_command_speaks_json() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    save_fake_agent(&instance, json!({})).await;
+    gantry(&stage, &["chat", "--agent", "fake", "ECHO hello"]).await;
+    let read = |said: &Said| -> Value {
+        assert_eq!(
+            (said.code, said.out.lines().count()),
+            (Some(0), 1),
+            "{} {}",
+            said.out,
+            said.err
+        );
+        serde_json::from_str(&said.out).unwrap()
+    };
+    let status = read(&gantry(&stage, &["status", "--json", "--tree"]).await);
+    assert_eq!(status["sessions"][0]["state"], "idle", "{status}");
+    let stopped = read(&gantry(&stage, &["stop", "--all", "--json"]).await);
+    assert_eq!(stopped["stopped"][0]["session_id"], status["sessions"][0]["id"], "{stopped}");
+    let none = read(&gantry(&stage, &["stop", "--all", "--json"]).await);
+    assert_eq!(none["stopped"], json!([]));
+    let quit = read(&gantry(&stage, &["quit", "--json"]).await);
+    assert_eq!((&quit["ok"], &quit["pid"]), (&json!(true), &json!(instance.pid)));
+    instance.ended_cleanly().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
 async fn shells_complete_every_command_and_the_manual_names_them() {
     let stage = Stage::shared().await;
     for shell in ["bash", "zsh", "fish", "powershell"] {

@@ -9,6 +9,7 @@
 
 mod access;
 mod agents;
+mod back_ends;
 mod bridge;
 mod builtin_agent;
 mod chat;

@@ -1,6 +1,6 @@
 //! `gantry quit`: ends the running Gantry and waits until it is gone.
 
-use crate::{arguments::Place, failure::Failure, remote::Remote};
+use crate::{arguments::Place, failure::Failure, remote::Remote, terminal::say};
 use clap::Args;
 use gantry_supervisor::{Deadline, ProcessId};
 use serde_json::json;
@@ -16,6 +16,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct Quit {
     #[command(flatten)]
     place: Place,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Asks for the end and waits for it.
@@ -34,5 +37,8 @@ pub async fn run(options: Quit) -> Result<u8, Failure> {
             format!("process {} has not ended; its log says what it waits for", process.pid),
         )
     })?;
+    if options.json {
+        say(&json!({ "ok": true, "pid": process.pid }).to_string());
+    }
     Ok(0)
 }

@@ -16,6 +16,9 @@ pub struct Stop {
     /// Stop all sessions
     #[arg(long)]
     all: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Stops, and says what ended.
@@ -25,15 +28,22 @@ pub async fn run(options: Stop) -> Result<u8, Failure> {
         Some(session) => vec![session],
         None => running(&remote).await?,
     };
-    if sessions.is_empty() {
+    if sessions.is_empty() && !options.json {
         say("no session runs");
     }
     let stops =
         sessions.iter().map(|session| remote.call("session_stop", json!({ "session": session })));
+    let mut all = Vec::new();
     for answer in futures::future::join_all(stops).await {
         let stopped: SessionStopped = serde_json::from_value(answer?)
             .map_err(|error| Failure::new("stop", format!("an unknown answer: {error}")))?;
-        say(&line(&stopped));
+        if !options.json {
+            say(&line(&stopped));
+        }
+        all.push(stopped);
+    }
+    if options.json {
+        say(&json!({ "stopped": all }).to_string());
     }
     Ok(0)
 }

@@ -10,24 +10,6 @@ use axum::{
     response::Response,
 };
 use gantry_core::{Error, api};
-use serde_json::json;
-
-/// `GET /api`: all commands with their types, as TypeScript.
-pub(crate) async fn list() -> Response {
-    let config = ts_rs::Config::new().with_large_int("number");
-    let commands: Vec<_> = api::COMMANDS
-        .iter()
-        .map(|command| {
-            json!({
-                "name": command.name,
-                "about": command.about.trim(),
-                "input": (command.input)(&config),
-                "output": (command.output)(&config),
-            })
-        })
-        .collect();
-    answer::api(json!({ "commands": commands, "types": api::typescript() }))
-}
 
 /// `POST /api/{command}`.
 pub(crate) async fn call(

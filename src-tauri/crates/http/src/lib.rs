@@ -20,6 +20,7 @@ mod metrics;
 mod pages;
 mod progress;
 mod query;
+mod reference;
 mod routes;
 mod sse;
 mod tally;

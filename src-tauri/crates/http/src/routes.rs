@@ -4,7 +4,7 @@ use crate::{
     HttpOptions, answer, api, computer,
     feed::Feed,
     gate::{self, Gate},
-    mcp, metrics, pages, sse,
+    mcp, metrics, pages, reference, sse,
     tally::Tally,
 };
 use axum::{
@@ -80,7 +80,9 @@ pub(crate) fn router(
         .route("/health", get(health))
         .route("/metrics", get(metrics::text))
         .route("/events", get(events))
-        .route("/api", get(api::list))
+        .route("/api", get(reference::list))
+        .route("/api/docs", get(reference::docs))
+        .route("/api/openapi.json", get(reference::openapi))
         .route("/api/{command}", post(api::call))
         .route("/computer/chat", post(computer::chat))
         .route("/computer/progress/{session}", get(computer::progress))
