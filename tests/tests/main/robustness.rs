@@ -81,20 +81,17 @@ async fn a_server_that_goes_deaf_is_replaced() {
     stage.finish().await;
 }
 
-/// 8 MB there and back, 20 MB back, several at once.
+/// 8 MB there and back, then 20 MB back.
 #[tokio::test]
 async fn what_is_large_comes_through() {
     let stage = Stage::shared().await;
     let mut instance = Instance::start(&stage).await;
     save(&instance, "big", &[]).await;
-    let clients = (0..3).map(async |n| {
-        let client = client(&instance, "big").await;
-        let text = n.to_string().repeat(8 << 20);
-        assert!(echo(&client, &text).await == text, "client {n} got something else");
-        let result = client.call("big", json!({ "bytes": 20 << 20 })).await.unwrap();
-        assert_eq!(result["content"][0]["text"].as_str().map(str::len), Some(20 << 20));
-    });
-    futures::future::join_all(clients).await;
+    let client = client(&instance, "big").await;
+    let text = "8".repeat(8 << 20);
+    assert!(echo(&client, &text).await == text, "it came back as something else");
+    let result = client.call("big", json!({ "bytes": 20 << 20 })).await.unwrap();
+    assert_eq!(result["content"][0]["text"].as_str().map(str::len), Some(20 << 20));
     instance.quit().await;
     stage.finish().await;
 }
