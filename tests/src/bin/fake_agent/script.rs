@@ -8,6 +8,7 @@
 //! - `HANG`: until a cancel
 //! - `IGNORE_CANCEL n ms`: n chunks, one every ms, whatever arrives; then `end_turn`
 //! - `CHUNKS n`: so many chunks at once
+//! - `STAMP n ms`: n updates of the kind `stamp`, one every ms, with the time in µs in `at`
 //! - `SPAWN kinds`: children, see `gantry_tests::misbehave`
 //! - `CRASH code`: ends the agent
 //! - `UPDATE json`: that update as it is
@@ -81,6 +82,16 @@ async fn command(
         "CHUNKS" => {
             for chunk in 0..number(rest) {
                 agent.chunk(session, &format!("chunk {chunk}\n"));
+            }
+        }
+        "STAMP" => {
+            let (count, pause) = rest.split_once(' ').unwrap_or((rest, "10"));
+            for _ in 0..number(count) {
+                tokio::time::sleep(Duration::from_millis(number(pause))).await;
+                let now = std::time::SystemTime::now();
+                let at = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+                let at = u64::try_from(at.as_micros()).unwrap_or_default();
+                agent.update(session, &json!({ "sessionUpdate": "stamp", "at": at }));
             }
         }
         "SPAWN" => misbehave::spawn_children(rest),

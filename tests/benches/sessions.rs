@@ -1,0 +1,162 @@
+//! What a session costs, in one run: `cargo xtask bench sessions`.
+//!
+//! A chat request on a warm engine until its answer (which comes when `session/prompt` was
+//! written, so it is an upper bound); an update of the agent until its SSE bytes are read;
+//! a turn of 20,000 updates against reading the same agent's pipe without Gantry, in
+//! turn, round by round; memory over 100,000 updates. The times are this machine's, the ratio
+//! is what counts. With `--check` a figure over its limit fails the run.
+
+#![allow(clippy::disallowed_methods, reason = "it starts the programs that it measures")]
+
+use gantry_tests::{
+    Instance, Stage, api,
+    figures::{Report, median, status_mib},
+    programs,
+};
+use serde_json::{Value, json};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+const CHATS: usize = 200;
+const STAMPS: usize = 200;
+const UPDATES: usize = 20_000;
+const ROUNDS: usize = 7;
+const BOUND: Duration = Duration::from_secs(120);
+
+#[tokio::main]
+async fn main() {
+    let stage = Stage::alone().await;
+    let mut report = Report::default();
+    let mut instance = Instance::start(&stage).await;
+    let opened = instance.chat(chat(None, "ECHO hello")).await;
+    let session = opened["session_id"].as_str().unwrap_or_default().to_owned();
+    let mut progress = instance.progress(&session).await;
+    progress.end_of_turn(BOUND).await;
+
+    let mut times = Vec::new();
+    for _ in 0..CHATS {
+        let began = Instant::now();
+        instance.chat(chat(Some(&session), "ECHO hi")).await;
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+        progress.end_of_turn(BOUND).await;
+    }
+    let p50 = median(times);
+    report.at_most("chat request to prompt written, warm, p50", format!("{p50:.2} ms"), p50, 3.0);
+
+    instance.chat(chat(Some(&session), &format!("STAMP {STAMPS} 5"))).await;
+    let mut delays = Vec::new();
+    while delays.len() < STAMPS {
+        let stamp = progress.until("a stamp", BOUND, |event| event.name == "stamp").await;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        delays.push(now.as_secs_f64() * 1e3 - at(&stamp.data) / 1e3);
+    }
+    progress.end_of_turn(BOUND).await;
+    let p50 = median(delays);
+    report.at_most("update of the agent to SSE bytes, p50", format!("{p50:.2} ms"), p50, 2.0);
+
+    let (mut direct, mut through) = (Vec::new(), Vec::new());
+    let before = status_mib(instance.pid, "VmRSS:");
+    for round in 0..=ROUNDS {
+        let times = (read_directly(&stage).await, turn(&instance, &session).await);
+        // The first is to warm up.
+        if round > 0 {
+            direct.push(times.0);
+            through.push(times.1);
+        }
+    }
+    let after = status_mib(instance.pid, "VmRSS:");
+    let (direct, through) = (median(direct), median(through));
+    let ratio = through / direct;
+    let figure = format!("{:.0} ms, directly {:.0} ms", through * 1e3, direct * 1e3);
+    report.at_most("a turn of 20,000 updates, times the direct way", figure, ratio, 1.5);
+    let updates = (ROUNDS + 1) * UPDATES;
+    report.tell(
+        "memory before and after",
+        format!("{before:.0} → {after:.0} MiB, {updates} updates"),
+    );
+
+    instance.quit().await;
+    stage.empty_but(&[], BOUND).await;
+    stage.finish().await;
+    report.print();
+    if std::env::args().any(|arg| arg == "--check") && report.over() > 0 {
+        std::process::exit(1);
+    }
+}
+
+fn chat(session: Option<&str>, prompt: &str) -> Value {
+    let mut request = json!({
+        "user_id": "u", "project_id": "p", "prompt": prompt,
+        "agent_config": { "agent_server": programs::fake_agent(json!({})), "context_servers": {} },
+    });
+    if let Some(session) = session {
+        request["session_id"] = json!(session);
+    }
+    request
+}
+
+/// The stamp, wherever the envelope has the update.
+fn at(data: &Value) -> f64 {
+    let inner = &data["data"];
+    let update = if inner["update"].is_object() { &inner["update"] } else { inner };
+    update["at"].as_f64().unwrap_or_else(|| panic!("no stamp in {data}"))
+}
+
+/// Seconds from the request to the end of the turn on a stream of its own, which is
+/// read but not parsed.
+async fn turn(instance: &Instance, session: &str) -> f64 {
+    let url = format!("{}/computer/progress/{session}?after=999999999", instance.url);
+    let request = api::http_client().get(url).bearer_auth(&instance.token);
+    let mut stream = request.send().await.unwrap_or_else(|why| panic!("{why}"));
+    let began = Instant::now();
+    instance.chat(chat(Some(session), &format!("CHUNKS {UPDATES}"))).await;
+    let mut tail = Vec::new();
+    loop {
+        let chunk = stream.chunk().await.unwrap_or_else(|why| panic!("{why}"));
+        tail.extend_from_slice(&chunk.unwrap_or_else(|| panic!("the stream ended")));
+        if String::from_utf8_lossy(&tail).contains("sessionPromptEnd") {
+            return began.elapsed().as_secs_f64();
+        }
+        let keep = tail.len().saturating_sub(64);
+        tail.drain(..keep);
+    }
+}
+
+/// Seconds from the prompt to its answer, when the agent's lines are only read.
+async fn read_directly(stage: &Stage) -> f64 {
+    let mut command = stage.program("fake_agent");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut agent = command.spawn().unwrap_or_else(|why| panic!("fake_agent: {why}"));
+    let (Some(mut input), Some(output)) = (agent.stdin.take(), agent.stdout.take()) else {
+        panic!("no pipes");
+    };
+    let mut lines = BufReader::with_capacity(64 * 1024, output).lines();
+    let mut ask = async |id: u64, method: &str, params: Value| -> Value {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        input
+            .write_all(format!("{request}\n").as_bytes())
+            .await
+            .unwrap_or_else(|why| panic!("{why}"));
+        let answer = format!("\"id\":{id}");
+        loop {
+            let line = lines.next_line().await.ok().flatten();
+            let line = line.unwrap_or_else(|| panic!("the agent ended"));
+            if line.contains(&answer) {
+                return serde_json::from_str(&line).unwrap_or_default();
+            }
+        }
+    };
+    ask(1, "initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} })).await;
+    let opened = ask(2, "session/new", json!({ "cwd": "/tmp", "mcpServers": [] })).await;
+    let began = Instant::now();
+    let prompt = json!([{ "type": "text", "text": format!("CHUNKS {UPDATES}") }]);
+    let params = json!({ "sessionId": opened["result"]["sessionId"], "prompt": prompt });
+    ask(3, "session/prompt", params).await;
+    let took = began.elapsed().as_secs_f64();
+    drop(input);
+    let _ = agent.wait().await;
+    took
+}
