@@ -209,7 +209,7 @@ mod tests {
         assert!(from_file(&path).unwrap_err().message.contains("not there"));
         assert!(from_file(place.path()).unwrap_err().message.contains("not a file"));
         std::fs::write(&path, "{\n \"mcpServers\": {,}\n}").unwrap();
-        assert!(from_file(&path).unwrap_err().message.contains("line 2, column 18"));
+        assert!(from_file(&path).unwrap_err().message.contains("line 2, column 17"));
         std::fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
         assert!(from_file(&path).unwrap_err().message.contains("UTF-8"));
     }
