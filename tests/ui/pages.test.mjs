@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { closeBrowser, onStage, openBrowser, program, until } from './stage.mjs';
 
@@ -13,12 +14,27 @@ const quoted = (text) => `'${text}'`;
 test('the first run leads to a session in three steps', () =>
   onStage('first-run', async (stage) => {
     const { page } = stage;
+    fs.mkdirSync(path.join(stage.dir, 'home/.cursor'), { recursive: true });
+    fs.writeFileSync(path.join(stage.dir, 'home/.cursor/mcp.json'), JSON.stringify({ mcpServers: { notes: { command: 'no-such-notes' } } }));
     const welcome = page.getByTestId('welcome');
     await welcome.waitFor();
     assert.deepEqual(await stage.inaccessible(), []);
     await stage.screenshot('welcome');
     await page.getByTestId('welcome-next').click();
     assert.equal(await welcome.getAttribute('data-step'), '2');
+    // What another application has is shown, and saved only when it is chosen; switched off.
+    const row = page.locator('[data-testid=import-row][data-server=notes]');
+    // Applications that are not there are answered with an error, which the browser logs.
+    stage.expected = /status of 40[04]/;
+    await page.getByTestId('import-look').click();
+    await row.waitFor();
+    assert.deepEqual((await stage.api('servers_list', {})).servers, []);
+    await row.locator('input').check();
+    await page.getByTestId('import-apply').click();
+    await until('it is saved', async () => (await stage.api('servers_list', {})).servers.length === 1);
+    const { servers } = await stage.api('servers_list', {});
+    assert.deepEqual([servers[0].name, servers[0].enabled], ['notes', false]);
+    await stage.screenshot('welcome-servers');
     await page.getByTestId('welcome-next').click();
     await page.getByTestId('welcome-done').click();
     await page.getByTestId('start-page').waitFor();

@@ -427,6 +427,13 @@ export const en = {
   'form.kindOf.map': 'an object with texts as values',
   'form.error.both': 'A server has a “command” or a “url”: exactly one of them.',
 
+  'import.title': 'Servers of other applications',
+  'import.look': 'Look for servers of Claude Desktop, Claude Code and Cursor',
+  'import.what': 'Found in Claude Desktop, Claude Code and Cursor. What you take over is switched off until you switch it on.',
+  'import.none': 'No servers of Claude Desktop, Claude Code or Cursor were found.',
+  'import.known': 'there already',
+  'import.apply': { one: 'Take over {n} server', other: 'Take over {n} servers' },
+
   'welcome.title': 'Welcome to Gantry',
   'welcome.step': 'Step {n} of {of}',
   'welcome.agents': 'Agents on this computer',

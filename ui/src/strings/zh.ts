@@ -419,6 +419,13 @@ export const zh: Texts = {
   'form.kindOf.map': '值为文本的对象',
   'form.error.both': '服务器只能有“command”或“url”中的一个，且必须有一个。',
 
+  'import.title': '其他应用的服务器',
+  'import.look': '查找 Claude Desktop、Claude Code 和 Cursor 的服务器',
+  'import.what': '在 Claude Desktop、Claude Code 和 Cursor 中找到。接管的服务器在您打开之前保持关闭。',
+  'import.none': '没有找到 Claude Desktop、Claude Code 或 Cursor 的服务器。',
+  'import.known': '已存在',
+  'import.apply': { other: '接管 {n} 个服务器' },
+
   'welcome.title': '欢迎使用 Gantry',
   'welcome.step': '第 {n} 步，共 {of} 步',
   'welcome.agents': '这台电脑上的智能体',
