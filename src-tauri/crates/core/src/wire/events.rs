@@ -18,10 +18,6 @@ pub struct Event {
 }
 
 /// What happened.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one at a time, and the large ones are the frequent ones"
-)]
 #[derive(Clone, Debug, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Happening {
