@@ -170,6 +170,27 @@ test('messages wait while the agent works, can be changed, and go in order', () 
     assert.equal(await page.getByTestId('queue').count(), 0);
   }));
 
+test('what the agent lets choose is shown, and a refused choice is not taken for chosen', () =>
+  onStage('choices', async (stage) => {
+    const { page } = stage;
+    stage.expected = /status of [45]0/;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    const option = { id: 'model', name: 'Model', category: 'model', type: 'select', currentValue: 'a', options: [{ value: 'a', name: 'Model A' }, { value: 'b', name: 'Model B' }] };
+    const usage = { sessionUpdate: 'usage_update', used: 50000, size: 200000 };
+    await stage.say(`UPDATE ${JSON.stringify({ sessionUpdate: 'config_option_update', configOptions: [option] })}\nUPDATE ${JSON.stringify(usage)}`);
+    await stage.endOfTurn();
+    const choice = page.getByTestId('choice-model');
+    await choice.waitFor();
+    assert.match(await page.getByTestId('chip-usage').innerText(), /25/);
+    await stage.screenshot('choices');
+    assert.deepEqual(await stage.inaccessible(), []);
+    // The scripted agent knows no such request.
+    await choice.selectOption('b');
+    await page.getByTestId('error-toast').waitFor();
+    await until('the old one is shown', async () => (await choice.inputValue()) === 'a');
+  }));
+
 test('an open request is answered in the inbox', () =>
   onStage('inbox', async (stage) => {
     const { page } = stage;

@@ -223,6 +223,8 @@ export const en = {
   'chat.quiet': 'quiet for {span}',
   'chat.copyAnswer': 'Copy the answer as Markdown',
   'chat.mode': 'Mode: {mode}',
+  'chat.modeName': 'Mode',
+  'chat.modelName': 'Model',
   'chat.usage': '{used} of {size} tokens of context',
   'chat.cost': 'Cost so far: {cost}',
   'chat.diffInline': 'One column',

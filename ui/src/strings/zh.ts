@@ -215,6 +215,8 @@ export const zh: Texts = {
   'chat.quiet': '已静默 {span}',
   'chat.copyAnswer': '将回答复制为 Markdown',
   'chat.mode': '模式：{mode}',
+  'chat.modeName': '模式',
+  'chat.modelName': '模型',
   'chat.usage': '上下文 {used}/{size} 个 token',
   'chat.cost': '目前费用：{cost}',
   'chat.diffInline': '单栏',

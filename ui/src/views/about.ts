@@ -1,12 +1,52 @@
 import { list, object, text } from '../state/json';
 import type { Transcript } from '../state/model';
 import { language, t } from '../strings';
+import type { JsonValue, SessionSettings } from '../wire';
 
 /** A word about the session beside the composer: its mode, an option, what it has used. */
 export interface Chip {
   id: string;
   text: string;
   title: string;
+}
+
+/** Something that the agent lets the user choose in a session. */
+export interface Choice {
+  kind: 'mode' | 'model' | 'option';
+  id: string;
+  name: string;
+  value: string;
+  choices: { value: string; name: string }[];
+}
+
+/** What can be chosen. Where the agent offers a thing in two ways, the newer one counts. */
+export function choicesOf(settings: SessionSettings | undefined): Choice[] {
+  const options = (settings?.options ?? []).map(object);
+  const found: Choice[] = [];
+  for (const option of options) {
+    // Options may come in groups.
+    const flat = list(option['options']).flatMap((entry) => list(object(entry)['options']).length > 0 ? list(object(entry)['options']) : [entry]);
+    const choices = named(flat, 'value');
+    const value = text(option['currentValue']);
+    const id = text(option['id']);
+    if (id && value !== null && choices.length > 1) found.push({ kind: 'option', id, name: text(option['name']) ?? id, value, choices });
+  }
+  const has = (category: string): boolean => options.some((option) => option['category'] === category);
+  const older = (kind: 'mode' | 'model', state: JsonValue | undefined, current: string, all: string, id: string): void => {
+    const value = text(object(state ?? null)[current]);
+    const choices = named(list(object(state ?? null)[all]), id);
+    if (value !== null && choices.length > 1 && !has(kind)) found.push({ kind, id: kind, name: t(kind === 'mode' ? 'chat.modeName' : 'chat.modelName'), value, choices });
+  };
+  older('mode', settings?.modes, 'currentModeId', 'availableModes', 'id');
+  older('model', settings?.models, 'currentModelId', 'availableModels', 'modelId');
+  return found;
+}
+
+function named(entries: readonly JsonValue[], key: string): { value: string; name: string }[] {
+  return entries.flatMap((entry) => {
+    const value = text(object(entry)[key]);
+    return value === null ? [] : [{ value, name: text(object(entry)['name']) ?? value }];
+  });
 }
 
 /** What the agent told about the session itself. */

@@ -4,7 +4,7 @@ import { matchingSessions } from '../state/groups';
 import type { Transcript } from '../state/model';
 import { aSession } from '../state/recordings';
 import type { ProcessNode, TurnView } from '../wire';
-import { chipsOf } from './about';
+import { chipsOf, choicesOf } from './about';
 import { readAgentForm } from './agent-form';
 import { wishOf } from './keys';
 import { isToolOn, readConfig, withTool } from './server-config';
@@ -102,6 +102,17 @@ describe('what the agent tells about the session', () => {
     expect(chips.map(({ text }) => text)).toEqual(['plan', 'Model One', '25%']);
     expect(chips[2]?.title).toBe('50,000 of 200,000 tokens of context · Cost so far: $0.50');
     expect(chipsOf(undefined)).toEqual([]);
+  });
+});
+
+describe('what can be chosen in a session', () => {
+  it('comes from the newer options first, then from the older modes and models', () => {
+    const mode = { currentModeId: 'ask', availableModes: [{ id: 'ask', name: 'Ask' }, { id: 'code', name: 'Code' }] };
+    const models = { currentModelId: 'a', availableModels: [{ modelId: 'a', name: 'A' }, { modelId: 'b', name: 'B' }] };
+    expect(choicesOf({ modes: mode, models }).map(({ kind, value }) => [kind, value])).toEqual([['mode', 'ask'], ['model', 'a']]);
+    const option = { id: 'm', name: 'Mode', category: 'mode', type: 'select', currentValue: 'x', options: [{ group: 'g', name: 'G', options: [{ value: 'x', name: 'X' }, { value: 'y', name: 'Y' }] }] };
+    expect(choicesOf({ modes: mode, options: [option] })).toEqual([{ kind: 'option', id: 'm', name: 'Mode', value: 'x', choices: [{ value: 'x', name: 'X' }, { value: 'y', name: 'Y' }] }]);
+    expect(choicesOf(undefined)).toEqual([]);
   });
 });
 
