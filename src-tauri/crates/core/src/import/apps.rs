@@ -64,7 +64,7 @@ impl App {
             .filter(|path| path.is_file())
             .map(|path| (changed(&path), path))
             .collect();
-        files.sort_by(|one, other| other.0.cmp(&one.0));
+        files.sort_by_key(|(changed, _)| std::cmp::Reverse(*changed));
         files.dedup_by(|one, other| one.1 == other.1);
         files.into_iter().map(|(_, path)| path).collect()
     }

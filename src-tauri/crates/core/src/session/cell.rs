@@ -3,7 +3,7 @@
 //! becomes a [`Chore`] of the session's actor.
 
 use super::{
-    AgentSpec, EngineRules, Prompt,
+    EngineRules, Prompt,
     conversation::OpenAsk,
     notes::Note,
     offered::Offered,
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bridge::{Bridge, ServerSpec},
-    engine::{Engine, EngineKey, Engines, WireLog},
+    bridge::Bridge,
+    engine::{Engine, Engines, WireLog},
     events::{Events, now},
     wire::*,
 };
@@ -24,7 +24,6 @@ use gantry_supervisor::{Deadline, Scope};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -545,83 +544,5 @@ impl Cell {
             }
         };
         deadline.bound(settled).await.is_ok()
-    }
-}
-
-impl Inner {
-    /// What its engine is found by.
-    pub(super) fn key(&self, rules: EngineRules) -> EngineKey {
-        EngineKey {
-            project: PathBuf::from(&self.project_path),
-            agent: self.kept.agent.clone(),
-            session: rules.one_per_session.then(|| self.kept.id.clone()),
-        }
-    }
-
-    /// Takes over what a prompt says about the session from now on.
-    pub(super) fn adopt(&mut self, prompt: &Prompt) {
-        if let Some(servers) = &prompt.servers {
-            self.kept.servers.clone_from(servers);
-        }
-        if let Some(agent) = &prompt.agent {
-            self.kept.agent = agent.clone();
-        }
-        if prompt.servers.is_some() || prompt.agent.is_some() {
-            // The caller has sent what was not kept.
-            self.kept.withheld.clear();
-        }
-        if let Some(policy) = prompt.policy {
-            self.kept.policy = policy;
-        }
-    }
-
-    pub(super) fn servers(&self) -> Option<Vec<ServerSpec>> {
-        self.kept.servers.clone()
-    }
-
-    pub(super) fn agent(&self) -> &AgentSpec {
-        &self.kept.agent
-    }
-
-    /// A turn begins: what was known of the last one's tool calls is forgotten.
-    pub(super) fn begin_turn(&mut self, row: TurnRow) {
-        self.kinds.clear();
-        self.kept.last_activity = row.started_at;
-        self.turn_row = Some(row);
-    }
-
-    fn view(&self, deps: &Deps) -> SessionView {
-        let (state, error) = self.state.view();
-        SessionView {
-            id: self.kept.id.clone(),
-            acp_session_id: self.open.as_ref().map(|open| open.acp_id.clone()),
-            project: self.project_path.clone(),
-            project_id: self.kept.project_id.clone(),
-            agent: self.kept.agent.id.clone(),
-            title: self.kept.title.clone(),
-            state,
-            error,
-            engine: self.engine.as_ref().and_then(|engine| {
-                Some(EngineView { pid: engine.pid()?, sessions: deps.engines.members(engine) })
-            }),
-            servers: deps.bridge.with_receipts(&self.kept.id, self.readiness.clone()),
-            turn: self.state.running().map(str::to_owned),
-            permissions: self.asks.values().map(|open| open.view.clone()).collect(),
-            commands: self.commands.clone(),
-            settings: self.offered.view(),
-            queue: self.queued(),
-            quiet_since: self.quiet_since,
-            capabilities: self.capabilities,
-            restorable: self.kept.restorable,
-            context: self.context,
-            sign_in: self.sign_in.clone(),
-            created_at: self.kept.created_at,
-            last_activity: self.kept.last_activity,
-        }
-    }
-
-    /// Whether it holds an engine or may hold servers.
-    pub(super) fn is_closed(&self) -> bool {
-        self.engine.is_none() && matches!(self.state.phase, Phase::Closed(_))
     }
 }

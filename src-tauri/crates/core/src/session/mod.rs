@@ -28,6 +28,7 @@ mod sign_in;
 mod state;
 mod stopping;
 mod turn;
+mod view;
 
 use crate::{
     Error, Result,
