@@ -10,7 +10,7 @@
 
 use gantry_tests::{
     Instance, McpClient, Stage, api,
-    figures::{Report, median, status_mib},
+    figures::{Report, median, private_mib, status_mib},
     npm, programs, wait_until,
 };
 use serde_json::{Value, json};
@@ -335,18 +335,6 @@ async fn large(stage: &Stage, report: &mut Report) {
     let copies = median(peaks) / (BIG >> 20) as f64;
     let figure = format!("{:.1} copies at the peak, {:.0} ms", copies, median(times) * 1e3);
     report.at_most("a 20 MiB result, copies in the core at its peak", figure, copies, 2.0);
-}
-
-/// Private and dirty; private and clean.
-fn private_mib(pid: u32) -> (f64, f64) {
-    let path = format!("/proc/{pid}/smaps_rollup");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
-    let of = |field: &str| {
-        let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
-        let kib = line.split_whitespace().nth(1).and_then(|number| number.parse::<f64>().ok());
-        kib.unwrap_or_else(|| panic!("{path}: no {field}")) / 1024.0
-    };
-    (of("Private_Dirty:"), of("Private_Clean:"))
 }
 
 /// The bare echo: what HTTP on loopback costs by itself.

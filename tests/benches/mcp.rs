@@ -195,12 +195,19 @@ async fn memory(stage: &Stage, one: &str, report: &mut Report) {
         let client = connect(&mut child).await;
         let _ = client.tools().await;
         let pid = child.id().unwrap_or_default();
-        let (private, resident) = (private_mib(pid), status_mib(pid, "VmRSS:"));
-        let figure = format!("private {private:.1} MiB, resident {resident:.1} MiB");
+        let ((private, program), resident) = (private_mib(pid), status_mib(pid, "VmRSS:"));
+        let figure = format!(
+            "{private:.1} MiB, and {program:.1} of its program file; resident {resident:.1}"
+        );
         if upstream {
             report.tell(&format!("memory at rest, {what}"), figure);
         } else {
-            report.at_most(&format!("memory at rest, {what}, private MiB"), figure, private, 5.0);
+            report.at_most(
+                &format!("memory at rest, {what}, MiB of its own"),
+                figure,
+                private,
+                5.0,
+            );
         }
         client.close_input().await;
         let _ = tokio::time::timeout(BOUND, child.wait()).await;

@@ -51,14 +51,14 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Memory that a process shares with nobody.
+/// What a process shares with nobody, in MiB: written to, and only read (of its program file).
 ///
 /// # Panics
 /// When there is no such process.
-pub fn private_mib(pid: u32) -> f64 {
+pub fn private_mib(pid: u32) -> (f64, f64) {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
-    kib(&text, "Private_Clean:") + kib(&text, "Private_Dirty:")
+    (kib(&text, "Private_Dirty:"), kib(&text, "Private_Clean:"))
 }
 
 /// A field in kB of a process's `status`.
