@@ -67,7 +67,7 @@ fn is_full() -> bool {
 /// The cells of a cause.
 fn cells(cause: Cause) -> Vec<Cell> {
     let all = Misbehaviour::ALL.into_iter().enumerate();
-    let picked = all.filter(|(index, _)| is_full() || (index + cause as usize) % 3 == 0);
+    let picked = all.filter(|(index, _)| is_full() || (index + cause as usize).is_multiple_of(3));
     let roles = [Role::Server, Role::Engine];
     picked
         .flat_map(|(_, misbehaviour)| roles.map(|role| (role, misbehaviour)))
