@@ -5,6 +5,7 @@ use crate::{
     api::Api,
     census,
     instance::{ended, ended_cleanly},
+    stage::artifacts,
     wait_until,
 };
 use fantoccini::{
@@ -282,15 +283,24 @@ impl Driver {
     /// # Panics
     /// When there is none within `bound`.
     pub async fn see_within(&self, id: &str, bound: Duration) -> Element {
-        wait_until(&format!("{id} is visible"), bound, async || {
+        let what = format!("{id} is visible");
+        let looking = wait_until(&what, bound, async || {
             for element in self.all(id).await.into_iter().rev() {
                 if element.is_displayed().await.unwrap_or(false) {
                     return Some(element);
                 }
             }
             None
-        })
-        .await
+        });
+        // A little earlier than the wait gives up, so that one can see why.
+        let picture = async {
+            tokio::time::sleep(bound.mul_f32(0.9)).await;
+            let file = artifacts().join("not-seen.png");
+            let _ = std::fs::create_dir_all(artifacts());
+            let _ = Command::new("import").args(["-window", "root"]).arg(file).status().await;
+            std::future::pending().await
+        };
+        tokio::select! { element = looking => element, never = picture => never }
     }
 
     /// Clicks it.

@@ -21,8 +21,6 @@ async fn a_newcomer_calls_a_tool_of_a_slow_server_stops_and_quits_by_the_tray() 
         command.env("GANTRY_DEFAULT_SERVERS", "recall");
     })
     .await;
-    desktop::picture(&stage, "0-welcome").await;
-    window.click("welcome-skip").await;
     window.see("start-page").await;
     desktop::picture(&stage, "1-start").await;
 
