@@ -184,6 +184,10 @@ test('what the agent lets choose is shown, and a refused choice is not taken for
     await choice.waitFor();
     assert.match(await page.getByTestId('chip-usage').innerText(), /25/);
     await stage.screenshot('choices');
+    // A title without a space does not push anything out of the window.
+    const box = await page.getByTestId('chat-header').boundingBox();
+    const main = await page.locator('main').boundingBox();
+    assert.ok(box.width <= main.width, 'the header is wider than its place');
     assert.deepEqual(await stage.inaccessible(), []);
     // The scripted agent knows no such request.
     await choice.selectOption('b');
