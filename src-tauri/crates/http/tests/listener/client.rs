@@ -43,6 +43,11 @@ impl Client {
         self.stream.write_all(bytes).await.unwrap();
     }
 
+    /// Sends to a connection that the other side may have closed.
+    pub async fn try_write(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes).await;
+    }
+
     /// Sends a request and reads its answer; the connection stays.
     pub async fn ask(&mut self, head: &str, body: &[u8]) -> Answer {
         self.write(head.as_bytes()).await;
