@@ -249,7 +249,10 @@ class Stage {
   /** Starts a session from the start page. */
   async startSession({ agent, permission } = {}) {
     const { page } = this;
-    if (!(await page.getByTestId('start-page').isVisible())) {
+    // Whatever the page shows first: only then is it known whether to ask for the start page.
+    const start = page.getByTestId('start-page');
+    await start.or(page.getByTestId('chat-header')).first().waitFor();
+    if (!(await start.isVisible())) {
       await page.getByTestId('new-session').first().click();
     }
     await page.getByTestId('project-input').fill(this.project);
