@@ -57,10 +57,12 @@ async fn main() {
     let p50 = median(delays);
     report.at_most("update of the agent to SSE bytes, p50", format!("{p50:.2} ms"), p50, 2.0);
 
+    let mut last = progress.seen.last().and_then(|event| event.id.clone()).unwrap_or_default();
+    drop(progress);
     let (mut direct, mut through) = (Vec::new(), Vec::new());
     let before = status_mib(instance.pid, "VmRSS:");
     for round in 0..=ROUNDS {
-        let times = (read_directly(&stage).await, turn(&instance, &session).await);
+        let times = (read_directly(&stage).await, turn(&instance, &session, &mut last).await);
         // The first is to warm up.
         if round > 0 {
             direct.push(times.0);
@@ -106,21 +108,24 @@ fn at(data: &Value) -> f64 {
 }
 
 /// Seconds from the request to the end of the turn on a stream of its own, which is
-/// read but not parsed.
-async fn turn(instance: &Instance, session: &str) -> f64 {
-    let url = format!("{}/computer/progress/{session}?after=999999999", instance.url);
+/// read but not parsed. `last` is the id of the last event before it, and after it.
+async fn turn(instance: &Instance, session: &str, last: &mut String) -> f64 {
+    let url = format!("{}/computer/progress/{session}?after={last}", instance.url);
     let request = api::http_client().get(url).bearer_auth(&instance.token);
     let mut stream = request.send().await.unwrap_or_else(|why| panic!("{why}"));
     let began = Instant::now();
     instance.chat(chat(Some(session), &format!("CHUNKS {UPDATES}"))).await;
-    let mut tail = Vec::new();
+    let mut tail = String::new();
     loop {
         let chunk = stream.chunk().await.unwrap_or_else(|why| panic!("{why}"));
-        tail.extend_from_slice(&chunk.unwrap_or_else(|| panic!("the stream ended")));
-        if String::from_utf8_lossy(&tail).contains("sessionPromptEnd") {
+        let chunk = chunk.unwrap_or_else(|| panic!("the stream ended"));
+        tail.push_str(&String::from_utf8_lossy(&chunk));
+        if tail.contains("sessionPromptEnd") && tail.ends_with("\n\n") {
+            let id = tail.rsplit("id: ").next().and_then(|rest| rest.lines().next());
+            *last = id.unwrap_or_default().to_owned();
             return began.elapsed().as_secs_f64();
         }
-        let keep = tail.len().saturating_sub(64);
+        let keep = tail.ceil_char_boundary(tail.len().saturating_sub(1000));
         tail.drain(..keep);
     }
 }
