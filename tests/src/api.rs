@@ -12,7 +12,8 @@ use std::time::Duration;
 pub fn http_client() -> reqwest::Client {
     // Fails when it is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().no_proxy().build();
+    // Few idle connections, so that a burst does not keep descriptors of the instance open.
+    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(2).build();
     client.unwrap_or_else(|why| panic!("no HTTP client: {why}"))
 }
 

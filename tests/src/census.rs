@@ -35,6 +35,18 @@ pub struct Row {
     pub tag: Option<PathBuf>,
 }
 
+impl Row {
+    /// Since its start.
+    pub fn age(&self) -> std::time::Duration {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+        let now: f64 = uptime.split(' ').next().and_then(|now| now.parse().ok()).unwrap_or(0.0);
+        let ticks = rustix::param::clock_ticks_per_second();
+        #[expect(clippy::cast_precision_loss, reason = "hundredths of a second since boot")]
+        let started = self.start as f64 / ticks as f64;
+        std::time::Duration::from_secs_f64((now - started).max(0.0))
+    }
+}
+
 /// The living processes (no zombies) that we may read.
 pub fn table() -> Vec<Row> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };

@@ -177,6 +177,19 @@ impl Cell {
         census::signal(self.warden, Signal::KILL);
     }
 
+    /// Waits until the app has seen every member of a tree that nobody could find without
+    /// its warden: it looks at a tree every 5 s at the latest.
+    pub async fn was_looked_at(&self) {
+        const LONGEST_PAUSE: Duration = Duration::from_millis(5500);
+        if !self.misbehaviour.escapes_without_wardens() {
+            return;
+        }
+        wait_until("every member was looked at", Duration::from_secs(20), async || {
+            self.living().iter().all(|row| row.age() > LONGEST_PAUSE).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until nothing of this generation lives.
     pub async fn gone(&self, bound: Duration, cause: Cause) {
         let escapes =

@@ -107,6 +107,9 @@ async fn trees_end_while_the_app_runs() {
 
 /// Ends one tree and waits until nothing of it is left.
 async fn end(instance: &Instance, cell: &Cell, cause: Cause) {
+    if cause == Cause::WardenKilled {
+        cell.was_looked_at().await;
+    }
     let began = Instant::now();
     match cause {
         Cause::SessionStop => {
