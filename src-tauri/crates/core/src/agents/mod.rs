@@ -69,9 +69,9 @@ pub(crate) struct Package {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Registry {
-    /// npmjs.com, or what npm is set to.
+    /// Whatever npm is set to.
     Npm,
-    /// pypi.org, or what pip and uv are set to.
+    /// Whatever pip and uv are set to.
     Pypi,
 }
 
