@@ -20,6 +20,7 @@ mod idle;
 mod notes;
 mod offered;
 mod opening;
+mod parts;
 mod permission;
 mod queue;
 mod records;
@@ -32,19 +33,17 @@ mod view;
 
 use crate::{
     Error, Result,
-    bridge::{Bridge, ServerSpec},
     engine::{Engines, EnginesParts},
-    events::{Events, now},
+    events::now,
     wire::*,
 };
+pub use parts::*;
+
 use cell::{Cell, Claim, Command, Counters, Deps};
-use gantry_store::{ProjectRow, Store};
-use gantry_supervisor::{Deadline, Scope, Supervisor};
+use gantry_supervisor::Deadline;
 use records::Kept;
-use serde_json::Value;
 use std::{
-    collections::{BTreeMap, HashMap},
-    path::PathBuf,
+    collections::HashMap,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -61,119 +60,6 @@ const FORGET: Duration = Duration::from_secs(1);
 const USUAL_PAGE: usize = 20;
 /// Most turns of a page of history.
 const LARGEST_PAGE: usize = 200;
-
-/// What sessions are made of.
-#[derive(Clone, Debug)]
-pub struct SessionsParts {
-    /// Owner of their tasks.
-    pub scope: Scope,
-    /// Starts and ends engines.
-    pub supervisor: Supervisor,
-    /// Their servers.
-    pub bridge: Bridge,
-    /// Where they are kept.
-    pub store: Store,
-    /// Where changes are announced.
-    pub events: Events,
-    /// The program `gantry`: the built-in agent is `gantry agent`.
-    pub gantry: PathBuf,
-}
-
-/// How long things may take.
-#[derive(Clone, Copy, Debug)]
-pub struct SessionLimits {
-    /// An agent's answer to `initialize`.
-    pub initialize: Duration,
-    /// A working agent's silence, before it is shown.
-    pub quiet_after: Duration,
-}
-
-impl Default for SessionLimits {
-    fn default() -> Self {
-        Self { initialize: Duration::from_secs(60), quiet_after: Duration::from_secs(60) }
-    }
-}
-
-/// How engines are used; can change while Gantry runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineRules {
-    /// How long an engine may be without a turn before it ends; `None`: for ever.
-    pub idle: Option<Duration>,
-    /// Whether each session has an engine of its own.
-    pub one_per_session: bool,
-}
-
-impl Default for EngineRules {
-    fn default() -> Self {
-        Self { idle: Some(Duration::from_secs(30 * 60)), one_per_session: false }
-    }
-}
-
-/// How a session's agent is started. Part of the engine's key.
-#[derive(Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct AgentSpec {
-    /// For the log and the list.
-    pub id: String,
-    /// The program; empty for the built-in agent.
-    pub command: String,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Added to its environment (may hold secrets: never logged).
-    pub env: BTreeMap<String, String>,
-}
-
-/// Without the environment's values: they may be secrets.
-impl std::fmt::Debug for AgentSpec {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AgentSpec")
-            .field("id", &self.id)
-            .field("command", &self.command)
-            .field("args", &self.args)
-            .field("env", &self.env.keys().collect::<Vec<_>>())
-            .finish()
-    }
-}
-
-/// A session to be.
-#[derive(Clone, Debug)]
-pub struct NewSession {
-    /// Where it works; stored already.
-    pub project: ProjectRow,
-    /// Its agent.
-    pub agent: AgentSpec,
-    /// Its servers; `None`: the saved ones.
-    pub servers: Option<Vec<ServerSpec>>,
-    /// For people; made from the first prompt when absent.
-    pub title: Option<String>,
-    /// Who may allow a tool call.
-    pub policy: Policy,
-    /// Put before the first prompt.
-    pub system_prompt: Option<String>,
-    /// The back end's user, if one opened it.
-    pub user_id: Option<String>,
-    /// Whether engine and servers start at once (a person opened it and will
-    /// type) or with the first prompt.
-    pub open_now: bool,
-}
-
-/// A prompt and how it is to be taken.
-#[derive(Clone, Debug)]
-pub struct Prompt {
-    /// ACP content blocks.
-    pub content: Vec<Value>,
-    /// Wait for a running turn instead of failing as busy.
-    pub queue: bool,
-    /// The caller's own id.
-    pub request_id: Option<String>,
-    /// For all servers together.
-    pub ready_timeout: Duration,
-    /// The session's servers from now on, when the caller names them (`Some(None)`: the saved ones).
-    pub servers: Option<Option<Vec<ServerSpec>>>,
-    /// The session's agent from now on, when the caller names it.
-    pub agent: Option<AgentSpec>,
-    /// The session's policy from now on, when the caller names it.
-    pub policy: Option<Policy>,
-}
 
 /// All sessions. Clones are the same.
 #[derive(Clone)]
@@ -534,17 +420,6 @@ fn title_from(text: &str) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// An engine for the process view.
-#[derive(Clone, Debug)]
-pub struct EngineFacts {
-    /// The agent's id.
-    pub agent: String,
-    /// The tree's id in the supervisor.
-    pub tree: String,
-    /// Its sessions.
-    pub sessions: Vec<String>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -556,17 +431,5 @@ mod tests {
         let long = title_from(&"语".repeat(200));
         assert_eq!(long.chars().count(), LONGEST_TITLE);
         assert!(long.ends_with('…'));
-    }
-
-    #[test]
-    fn an_agents_environment_is_not_shown() {
-        let spec = AgentSpec {
-            id: "a".into(),
-            command: "c".into(),
-            args: Vec::new(),
-            env: BTreeMap::from([("API_KEY".into(), "s3cret".into())]),
-        };
-        let shown = format!("{spec:?}");
-        assert!(shown.contains("API_KEY") && !shown.contains("s3cret"));
     }
 }
