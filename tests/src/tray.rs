@@ -51,20 +51,23 @@ impl TrayMenu {
         self.entries().await.into_iter().map(|(_, label)| label).collect()
     }
 
-    /// Clicks the entry whose label begins so.
+    /// Clicks the entry whose label begins so. The menu is built anew when the sessions
+    /// change, and an entry of the former one is refused: it is looked for again, as a panel does.
     ///
     /// # Panics
     /// When there is none.
     pub async fn click(&self, label: &str) {
-        let entries = self.entries().await;
-        let found = entries.iter().find(|(_, found)| found.starts_with(label));
-        let (id, _) = found.unwrap_or_else(|| panic!("no entry {label:?} in {entries:?}"));
-        let event = (*id, "clicked", Value::from(""), 0_u32);
-        let clicked = self
-            .bus
-            .call_method(Some(self.owner.as_str()), PATH, Some(MENU), "Event", &event)
-            .await;
-        clicked.unwrap_or_else(|why| panic!("click on {label:?}: {why}"));
+        wait_until("the click is taken", Duration::from_secs(10), async || {
+            let entries = self.entries().await;
+            let (id, _) = entries.iter().find(|(_, found)| found.starts_with(label))?;
+            let event = (*id, "clicked", Value::from(""), 0_u32);
+            let clicked = self
+                .bus
+                .call_method(Some(self.owner.as_str()), PATH, Some(MENU), "Event", &event)
+                .await;
+            clicked.ok().map(drop)
+        })
+        .await;
     }
 
     async fn entries(&self) -> Vec<(i32, String)> {
