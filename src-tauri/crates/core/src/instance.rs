@@ -162,8 +162,23 @@ pub fn random_token() -> Result<String, InstanceError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Longest token file, bytes: anything longer is some other file.
+const LONGEST_TOKEN: u64 = 4096;
+
+/// The text of a token file, and of no device or large file that was named by mistake.
+fn read_token(path: &Path) -> io::Result<String> {
+    let kind = fs::metadata(path)?;
+    if !kind.is_file() || kind.len() > LONGEST_TOKEN {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("this is no token file (a file of at most {LONGEST_TOKEN} bytes)"),
+        ));
+    }
+    fs::read_to_string(path)
+}
+
 fn given_token(path: &Path) -> Result<String, InstanceError> {
-    match fs::read_to_string(path) {
+    match read_token(path) {
         Ok(text) if !text.trim().is_empty() => {
             #[cfg(unix)]
             {
@@ -214,6 +229,18 @@ mod tests {
         assert!(matches!(Instance::take(&data, Some(&path)), Err(InstanceError::OpenToken(_))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(Instance::take(&data, Some(&path)).unwrap().token(), "secret");
+    }
+
+    #[test]
+    fn what_is_no_token_file_is_refused_unread() {
+        let place = tempfile::tempdir().unwrap();
+        let data = DataDir::at(place.path().join("data"));
+        let large = place.path().join("large");
+        write_private(&large, &"x".repeat(5000)).unwrap();
+        for path in [Path::new("/dev/zero"), place.path(), &large] {
+            let refused = Instance::take(&data, Some(path)).unwrap_err().to_string();
+            assert!(refused.contains("no token file"), "{refused}");
+        }
     }
 
     #[test]
