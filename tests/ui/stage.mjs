@@ -251,7 +251,9 @@ class Stage {
     const { page } = this;
     // Whatever the page shows first: only then is it known whether to ask for the start page.
     const start = page.getByTestId('start-page');
-    await start.or(page.getByTestId('chat-header')).or(page.locator('.page')).first().waitFor();
+    const first = ['start-page', 'chat-header', 'settings', 'processes', 'inbox'];
+    const shown = first.map((id) => `[data-testid="${id}"]:visible`).join(', ');
+    await page.locator(shown).first().waitFor();
     if (!(await start.isVisible())) {
       await page.getByTestId('new-session').first().click();
     }
