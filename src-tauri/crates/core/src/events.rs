@@ -31,6 +31,8 @@ pub struct Events {
 
 #[derive(Debug)]
 struct Log {
+    /// What the numbers of this run are greater than.
+    base: u64,
     seq: u64,
     readers: broadcast::Sender<Arc<Event>>,
     feeds: HashMap<String, Feed>,
@@ -43,10 +45,22 @@ impl Default for Events {
 }
 
 impl Events {
-    /// An empty log.
+    /// An empty log, whose numbers begin with 1.
     pub fn new() -> Self {
+        Self::after(0)
+    }
+
+    /// An empty log of a run: its numbers are greater than those of every earlier run, so that
+    /// a reader that comes back with an old one can be told.
+    pub fn of_this_run() -> Self {
+        // Below 2^53, which is what JavaScript can count to.
+        Self::after(u64::try_from(now()).unwrap_or_default().saturating_mul(1000))
+    }
+
+    fn after(base: u64) -> Self {
         let (readers, _) = broadcast::channel(READER_CAPACITY);
-        Self { inner: Arc::new(Mutex::new(Log { seq: 0, readers, feeds: HashMap::new() })) }
+        let log = Log { base, seq: base, readers, feeds: HashMap::new() };
+        Self { inner: Arc::new(Mutex::new(log)) }
     }
 
     fn log(&self) -> std::sync::MutexGuard<'_, Log> {
@@ -80,6 +94,15 @@ impl Events {
     pub fn subscribe(&self) -> (u64, broadcast::Receiver<Arc<Event>>) {
         let log = self.log();
         (log.seq, log.readers.subscribe())
+    }
+
+    /// Reads a session's feed from the event after number `after` (0: from the first one kept).
+    /// A number of another run is no place in it: the reader is told so, and starts over.
+    pub fn read(&self, session: &str, after: u64) -> FeedReader {
+        let mut log = self.log();
+        let is_ours = after == 0 || (log.base..=log.seq).contains(&after);
+        let feed = log.feeds.entry(session.to_owned()).or_default();
+        if is_ours { feed.read(after) } else { feed.read_anew() }
     }
 
     /// The feed of one session, kept from its first event in this run.

@@ -68,7 +68,7 @@ pub(crate) async fn progress(
             "there is no session `{session}`"
         )));
     }
-    let reader = site.app.events().feed(&session).read(progress::place(&headers, uri.query()));
+    let reader = site.app.events().read(&session, progress::place(&headers, uri.query()));
     let sessions = site.app.sessions().clone();
     let id = session.clone();
     let acp_id = Box::new(move || sessions.view(&id)?.acp_session_id);

@@ -65,9 +65,12 @@ impl Feed {
     /// Reads from the event after number `after` (0: from the first one kept).
     pub fn read(&self, after: u64) -> FeedReader {
         let newest = self.newest.subscribe();
-        // A number that this run has not reached yet is from an earlier one: start over.
-        let after = if newest.borrow().is_some_and(|newest| after > newest) { 0 } else { after };
-        FeedReader { feed: self.clone(), after, newest }
+        FeedReader { feed: self.clone(), after, newest, must_resync: false }
+    }
+
+    /// Reads from the first event kept, for a reader whose place is not in this feed.
+    pub(super) fn read_anew(&self) -> FeedReader {
+        FeedReader { must_resync: true, ..self.read(0) }
     }
 }
 
@@ -97,11 +100,16 @@ pub struct FeedReader {
     feed: Feed,
     after: u64,
     newest: watch::Receiver<Option<u64>>,
+    /// What it knows is of no use: that is the first that it is told.
+    must_resync: bool,
 }
 
 impl FeedReader {
     /// The next item; waits for it. After [`FeedItem::End`] it never resolves again.
     pub async fn next(&mut self) -> FeedItem {
+        if std::mem::take(&mut self.must_resync) {
+            return FeedItem::Resync;
+        }
         loop {
             let newest = *self.newest.borrow_and_update();
             if let Some(item) = self.take() {
@@ -196,6 +204,25 @@ mod tests {
         }
         let mut second = events.feed("s").read(3);
         assert_eq!(seq(&mut second).await, 4);
+    }
+
+    #[tokio::test]
+    async fn a_reader_with_a_number_of_another_run_is_told_and_starts_over() {
+        let earlier = Events::of_this_run();
+        let old = earlier.publish(update("old"));
+        let events = Events::after(old + 1_000);
+        let first = events.publish(update("one"));
+        let newest = events.publish(Happening::AgentsChanged {});
+        for foreign in [old, 7, newest + 1, u64::MAX] {
+            let mut reader = events.read("s", foreign);
+            assert!(matches!(reader.next().await, FeedItem::Resync), "{foreign}");
+            assert_eq!(seq(&mut reader).await, first);
+        }
+        // An event of another session is a place as well: what comes next is new.
+        let mut reader = events.read("s", newest);
+        let next = events.publish(update("two"));
+        assert_eq!(seq(&mut reader).await, next);
+        assert_eq!(seq(&mut events.read("s", 0)).await, first);
     }
 
     #[tokio::test]
