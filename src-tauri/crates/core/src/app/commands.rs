@@ -12,9 +12,6 @@ use gantry_supervisor::Deadline;
 use serde_json::Value;
 use std::{path::Path, time::Duration};
 
-/// How long a prompt waits for its servers, unless the caller says otherwise
-/// (contract: `ready_timeout_ms`).
-pub const READY_TIMEOUT: Duration = Duration::from_millis(30_000);
 /// The budget of a stop that a person asked for.
 pub const STOP_BUDGET: Duration = Duration::from_secs(5);
 /// Lines of a server's log when the caller does not say.
@@ -191,7 +188,8 @@ impl App {
             content: input.content,
             queue: input.queue,
             request_id: input.request_id,
-            ready_timeout: self.ready_timeout(input.ready_timeout_ms).await,
+            ready_timeout: self.ready_timeout(input.ready_timeout_ms),
+            permission_timeout: self.permission_timeout(input.permission_timeout_ms),
             servers: None,
             agent: None,
             policy: input.permission,

@@ -8,6 +8,8 @@ use tokio::sync::watch;
 
 /// The key in the store.
 const KEY: &str = "settings";
+/// A month: clocks cannot reckon with any number that fits into a request.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
 
 /// The stored settings; those that cannot be read count as not chosen.
 pub(super) async fn stored(store: &Store) -> Result<Settings> {
@@ -39,6 +41,20 @@ impl App {
     /// None.
     pub async fn settings_get(&self, _: Nothing) -> Result<Settings> {
         Ok(*self.inner.settings.borrow())
+    }
+
+    /// How long a prompt waits for its servers, in milliseconds: as asked, else as set.
+    pub(super) fn ready_timeout(&self, asked: Option<u64>) -> Duration {
+        let set = self.inner.settings.borrow().ready_timeout_ms;
+        Duration::from_millis(asked.unwrap_or(set)).min(LONGEST_WAIT)
+    }
+
+    /// After how long a permission request without an answer is refused: as asked, else as
+    /// set; never for 0.
+    pub(super) fn permission_timeout(&self, asked: Option<u64>) -> Option<Duration> {
+        let set = self.inner.settings.borrow().permission_timeout_ms;
+        let ms = asked.unwrap_or(set);
+        (ms > 0).then(|| Duration::from_millis(ms).min(LONGEST_WAIT))
     }
 
     /// Changes what the user chose.

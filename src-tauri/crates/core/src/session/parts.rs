@@ -115,6 +115,8 @@ pub struct Prompt {
     pub request_id: Option<String>,
     /// For all servers together.
     pub ready_timeout: Duration,
+    /// After how long without an answer a permission request is refused; `None`: never.
+    pub permission_timeout: Option<Duration>,
     /// The session's servers from now on, when the caller names them (`Some(None)`: the saved ones).
     pub servers: Option<Option<Vec<ServerSpec>>>,
     /// The session's agent from now on, when the caller names it.

@@ -33,6 +33,9 @@ pub struct ChatRequest {
     pub queue: bool,
     /// How long to wait for the servers, for all together.
     pub ready_timeout_ms: Option<u64>,
+    /// After how long without an answer a permission request is refused; 0: never. As set in
+    /// the settings when absent.
+    pub permission_timeout_ms: Option<u64>,
 }
 
 /// A model endpoint. `Debug` does not show the key.

@@ -179,7 +179,9 @@ pub struct ServerName {
 pub struct ServersEnable {
     /// The server's name.
     pub name: String,
-    /// Whether it is to be used.
+    /// Whether it is to be used; it is when absent.
+    #[serde(default = "yes")]
+    #[ts(as = "Option<bool>", optional)]
     pub enabled: bool,
 }
 

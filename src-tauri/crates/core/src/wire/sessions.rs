@@ -197,6 +197,11 @@ pub struct SessionPrompt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub ready_timeout_ms: Option<u64>,
+    /// After how long without an answer a permission request is refused; 0: never. As set in
+    /// the settings when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub permission_timeout_ms: Option<u64>,
 }
 
 /// Answer of `session_prompt`, at acceptance.

@@ -61,6 +61,14 @@ pub struct Settings {
     /// Whether each session has an engine of its own: harder isolation, more memory.
     #[ts(as = "Option<bool>", optional)]
     pub one_engine_per_session: bool,
+    /// How long a prompt waits for its servers, for all together, unless the request says
+    /// otherwise; milliseconds.
+    #[ts(as = "Option<u64>", optional)]
+    pub ready_timeout_ms: u64,
+    /// After how many milliseconds without an answer a permission request is refused, unless
+    /// the request says otherwise; 0: never.
+    #[ts(as = "Option<u64>", optional)]
+    pub permission_timeout_ms: u64,
 }
 
 impl Default for Settings {
@@ -72,6 +80,8 @@ impl Default for Settings {
             introduced: false,
             engine_idle_minutes: 30,
             one_engine_per_session: false,
+            ready_timeout_ms: 30_000,
+            permission_timeout_ms: 0,
         }
     }
 }
@@ -93,6 +103,10 @@ pub struct SettingsChange {
     pub engine_idle_minutes: Option<u32>,
     /// Whether each session has an engine of its own.
     pub one_engine_per_session: Option<bool>,
+    /// Milliseconds that a prompt waits for its servers.
+    pub ready_timeout_ms: Option<u64>,
+    /// Milliseconds until a permission request without an answer is refused; 0: never.
+    pub permission_timeout_ms: Option<u64>,
 }
 
 impl SettingsChange {
@@ -107,6 +121,10 @@ impl SettingsChange {
             one_engine_per_session: self
                 .one_engine_per_session
                 .unwrap_or(settings.one_engine_per_session),
+            ready_timeout_ms: self.ready_timeout_ms.unwrap_or(settings.ready_timeout_ms),
+            permission_timeout_ms: self
+                .permission_timeout_ms
+                .unwrap_or(settings.permission_timeout_ms),
         }
     }
 }

@@ -209,6 +209,7 @@ impl World {
             queue: false,
             request_id: None,
             ready_timeout: Duration::from_secs(20),
+            permission_timeout: None,
             servers: None,
             agent: None,
             policy: None,

@@ -14,7 +14,7 @@ pub use target::{AgentStatus, AgentStopped, ChatCancelled, ChatTarget};
 use super::{
     App,
     agents::check_name,
-    commands::{READY_TIMEOUT, STOP_BUDGET},
+    commands::STOP_BUDGET,
 };
 use crate::{
     Error, Result,
@@ -25,12 +25,9 @@ use crate::{
 use gantry_store::ProjectRow;
 use gantry_supervisor::Deadline;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// The project of a request that names none.
 const DEFAULT_PROJECT: &str = "default";
-/// The setting that says how long a prompt waits for its servers.
-const READY_SETTING: &str = "ready_timeout_ms";
 
 impl App {
     /// Hands a prompt to the agent of a session, which is opened first when the request names
@@ -67,7 +64,8 @@ impl App {
             content: vec![json!({ "type": "text", "text": text })],
             queue: request.queue,
             request_id: Some(request_id.clone()),
-            ready_timeout: self.ready_timeout(request.ready_timeout_ms).await,
+            ready_timeout: self.ready_timeout(request.ready_timeout_ms),
+            permission_timeout: self.permission_timeout(request.permission_timeout_ms),
             servers: None,
             agent: None,
             policy: None,
@@ -205,29 +203,6 @@ impl App {
         let id = target::required("session_id", target.session_id.as_deref())?;
         let session = self.session_of(id, user, target.project_id.as_deref())?;
         self.sessions().stop(&session.id, Deadline::after(STOP_BUDGET)).await
-    }
-
-    /// How long a prompt waits for its servers: as asked, else as set, else the default.
-    pub(super) async fn ready_timeout(&self, asked: Option<u64>) -> Duration {
-        if let Some(ms) = asked {
-            return Duration::from_millis(ms);
-        }
-        match self.store().setting(READY_SETTING).await {
-            Ok(Some(text)) => match text.trim().parse() {
-                Ok(ms) => Duration::from_millis(ms),
-                Err(_) => {
-                    tracing::warn!(
-                        "the setting {READY_SETTING} is not a number; using the default"
-                    );
-                    READY_TIMEOUT
-                }
-            },
-            Ok(None) => READY_TIMEOUT,
-            Err(error) => {
-                tracing::warn!("the setting {READY_SETTING} could not be read: {error}");
-                READY_TIMEOUT
-            }
-        }
     }
 
     /// The sessions of a user's project.
