@@ -34,7 +34,7 @@ fn names() -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for entry in entries {
         let path = entry.map_err(|why| format!("{}: {why}", dir.display()))?.path();
-        if path.extension().is_some_and(|ext| ext == "rs") {
+        if path.extension().is_some_and(|ext| ext == "rs") || path.join("main.rs").is_file() {
             names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
         }
     }

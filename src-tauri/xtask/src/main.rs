@@ -13,6 +13,7 @@ mod npm;
 mod packages;
 mod place;
 mod run;
+mod second_look;
 mod steps;
 mod test;
 mod wire;

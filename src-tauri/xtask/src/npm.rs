@@ -62,6 +62,11 @@ pub fn install_agents() -> Result<(), String> {
     Ok(())
 }
 
+/// Installs the conformance suite, and the Node that it needs.
+pub fn install_conformance() -> Result<(), String> {
+    install_from(&place::root().join("tests/npm/conformance"), &place::test_conformance())
+}
+
 /// Installs a package list outside the repository, so that it is there for the
 /// next clone too.
 fn install_from(from: &Path, to: &Path) -> Result<(), String> {

@@ -42,6 +42,11 @@ pub fn test_agents() -> PathBuf {
     cache().join("gantry-tests/agents")
 }
 
+/// The conformance suite. `tests/src/npm.rs` knows the same place.
+pub fn test_conformance() -> PathBuf {
+    cache().join("gantry-tests/conformance")
+}
+
 fn cache() -> PathBuf {
     if let Some(dir) = std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()) {
         return PathBuf::from(dir);

@@ -4,6 +4,7 @@
 use crate::{
     command::{cargo, npm, run},
     npm, packages, place,
+    second_look::SecondLook,
     steps::Steps,
     wire,
 };
@@ -16,6 +17,7 @@ const TARGET_BOUND: u64 = 12 << 30;
 pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
     let ui = place::root().join("ui");
     let mut steps = Steps::new(only);
+    let look = SecondLook::new();
 
     steps.step("packages", "system packages", &[], || {
         let all: Vec<&str> = packages::BUILD.iter().chain(packages::TEST).copied().collect();
@@ -26,6 +28,8 @@ pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
         npm::install_for_tests()
     });
     steps.step("packages", "real agents", &["npm packages of the tests"], npm::install_agents);
+    let needs = &["npm packages of the tests"];
+    steps.step("packages", "conformance suite", needs, npm::install_conformance);
 
     steps.step("ui", "UI packages", &[], npm::install_ui);
     steps.step("ui", "UI check", &["UI packages"], || run(&mut npm(&ui, &["run", "check"])));
@@ -50,16 +54,27 @@ pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
     steps.step(
         "rust",
         "Rust tests",
-        &["build", "npm packages of the tests", "real agents"],
+        &["build", "npm packages of the tests", "real agents", "conformance suite"],
         || {
-            run(cargo_test("20m")
-                .args(["--workspace", "--locked", "--no-fail-fast", "--"])
-                .args(filter))
+            let tests = || {
+                let mut tests = cargo_test("20m");
+                tests.args(["--workspace", "--locked", "--no-fail-fast", "--"]);
+                tests
+            };
+            let mut all = tests();
+            all.args(filter);
+            look.at_tests(all, tests)
         },
     );
-    steps.step("flows", "UI flows in Chromium", &["build", "npm packages of the tests"], flows);
-    steps.step("window", "real window", &["build", "system packages"], || window(filter));
-    steps.finish()
+    steps.step("flows", "UI flows in Chromium", &["build", "npm packages of the tests"], || {
+        look.at("the UI flows", flows)
+    });
+    steps.step("window", "real window", &["build", "system packages"], || {
+        look.at("the real window", || window(filter))
+    });
+    let outcome = steps.finish();
+    look.tell();
+    outcome
 }
 
 /// `cargo test`, on CI with a limit: there nobody would see that it hangs, and
