@@ -38,10 +38,8 @@ impl Census {
             .iter()
             .filter(|stat| stat.pid != me && stat.is_alive() && stat.start >= since)
             .filter(|stat| !known.contains(&stat.pid))
-            .filter_map(|stat| {
-                let cookie = Cookie::of(stat.pid).filter(|cookie| wanted(cookie))?;
-                (os::user(stat.pid) == user).then_some((*stat, cookie))
-            })
+            .filter(|stat| os::user(stat.pid) == user)
+            .filter_map(|stat| Some((*stat, Cookie::of(stat.pid).filter(|cookie| wanted(cookie))?)))
             .collect()
     }
 

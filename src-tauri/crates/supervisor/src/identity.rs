@@ -3,8 +3,10 @@
 
 use crate::os::{self, Stat};
 
-/// The environment variable that every process we start carries.
-pub const COOKIE_VARIABLE: &str = "GANTRY_TREE";
+pub use gantry_warden::COOKIE_VARIABLE;
+
+/// Stands for the name of a tree that is known by its numbers only.
+const UNNAMED: &str = "unnamed";
 
 /// A process, identified so that a recycled pid is somebody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,9 +54,35 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The cookie that a process bears, when we may read it.
+    /// The cookie that a process bears, when we may read it. One that cleared its environment
+    /// bears a stamp in its limits (Linux), which says the same but for the tree's name.
     pub fn of(pid: u32) -> Option<Self> {
-        os::variable(pid, COOKIE_VARIABLE)?.parse().ok()
+        let cookie = os::variable(pid, COOKIE_VARIABLE).and_then(|text| text.parse().ok());
+        cookie.or_else(|| os::stamp(pid).map(Self::from))
+    }
+
+    /// Whether both name the same tree, whatever it is called.
+    pub fn is_same_tree(&self, other: &Self) -> bool {
+        self.owner == other.owner
+            && (self.tree == other.tree
+                || self.numbers().is_some_and(|numbers| other.numbers() == Some(numbers)))
+    }
+
+    /// The numbers of the supervisor and the tree, the last two parts of the tree's id.
+    pub(crate) fn numbers(&self) -> Option<(u64, u64)> {
+        let mut parts = self.tree.rsplitn(3, '-');
+        let tree = parts.next()?.parse().ok()?;
+        Some((parts.next()?.parse().ok()?, tree))
+    }
+}
+
+impl From<os::Stamp> for Cookie {
+    fn from(stamp: os::Stamp) -> Self {
+        let tree = match stamp.numbers {
+            Some((supervisor, tree)) => format!("{UNNAMED}-{supervisor}-{tree}"),
+            None => UNNAMED.to_owned(),
+        };
+        Self { owner: ProcessId { pid: stamp.owner, start: stamp.start }, tree }
     }
 }
 
@@ -124,6 +152,20 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Cookie>(), Err(()), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_tree_is_known_by_its_numbers_and_its_owner() {
+        let cookie = |text: &str| text.parse::<Cookie>().expect("a cookie");
+        let tree = cookie("1.2.a-name-3-4");
+        assert_eq!(tree.numbers(), Some((3, 4)));
+        assert!(tree.is_same_tree(&cookie("1.2.unnamed-3-4")));
+        for other in
+            ["1.2.a-name-3-5", "1.2.a-name-4-4", "1.3.a-name-3-4", "2.2.a-name-3-4", "1.2.unnamed"]
+        {
+            assert!(!tree.is_same_tree(&cookie(other)), "{other}");
+        }
+        assert!(cookie("1.2.unnamed").is_same_tree(&cookie("1.2.unnamed")));
     }
 
     #[test]

@@ -306,8 +306,7 @@ impl Inner {
 
     /// Whether a cookie is of a tree of this supervisor.
     fn is_ours(&self, cookie: &Cookie) -> bool {
-        let mut parts = cookie.tree.rsplitn(3, '-');
-        let number = parts.nth(1).and_then(|number| number.parse().ok());
+        let number = cookie.numbers().map(|(supervisor, _)| supervisor);
         cookie.owner == self.owner && number == Some(self.number)
     }
 

@@ -8,7 +8,7 @@ pub(crate) use keep::keep;
 pub(crate) use shared::{Beginning, Parts, Shared};
 pub(crate) use stop::Terms;
 
-use crate::{Deadline, ProcessId, Role};
+use crate::{Cookie, Deadline, ProcessId, Role};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// Why a tree is stopped; for the log.
@@ -122,6 +122,11 @@ impl ProcessTree {
     /// The warden around it, where there is one.
     pub fn warden(&self) -> Option<ProcessId> {
         self.shared().warden
+    }
+
+    /// Whether a process that bears this cookie belongs to the tree.
+    pub fn is_marked_by(&self, cookie: &Cookie) -> bool {
+        self.shared().cookie.is_same_tree(cookie)
     }
 
     /// The executable that was run, after the search in `PATH`.

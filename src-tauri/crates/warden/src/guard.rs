@@ -2,7 +2,8 @@
 
 use crate::control::Control;
 use gantry_warden::{
-    kill, proc,
+    COOKIE_VARIABLE, kill, proc,
+    stamp::Stamp,
     table::{Stat, below},
     words::{Order, Report},
 };
@@ -14,13 +15,10 @@ use rustix::{
 };
 use std::{
     collections::HashSet,
-    env, io,
+    io,
     process::{Child, ExitCode},
     time::{Duration, Instant},
 };
-
-/// The mark that every member of the tree inherits (see gantry-supervisor's `identity`).
-const COOKIE_VARIABLE: &str = "GANTRY_TREE";
 
 /// The first and the longest pause between two rounds of KILL. A killed process is
 /// gone within a millisecond or two; one that the system holds may take for ever.
@@ -48,6 +46,7 @@ pub struct Guard {
     /// Children that got KILL and have not been reaped.
     killed: HashSet<u32>,
     cookie: Option<String>,
+    stamp: Option<Stamp>,
 }
 
 /// What a look at our children gave.
@@ -64,7 +63,13 @@ enum Reaped {
 impl Guard {
     /// `children` becomes readable when a child ended; `grace` is what members get
     /// between TERM and KILL when nobody says otherwise.
-    pub fn new(mut control: Control, children: OwnedFd, child: Child, grace: Duration) -> Self {
+    pub fn new(
+        mut control: Control,
+        children: OwnedFd,
+        child: Child,
+        grace: Duration,
+        cookie: Option<String>,
+    ) -> Self {
         let program = child.id();
         // It has not been reaped, so it is there, if only as a zombie.
         let start = proc::stat(program).map_or(0, |stat| stat.start);
@@ -77,7 +82,8 @@ impl Guard {
             grace,
             phase: Phase::Watching,
             killed: HashSet::new(),
-            cookie: env::var(COOKIE_VARIABLE).ok(),
+            cookie,
+            stamp: Stamp::of(std::process::id()),
         }
     }
 
@@ -198,7 +204,7 @@ impl Guard {
         members
     }
 
-    /// Bearers of our cookie that are not below us: started on the tree's behalf by
+    /// Bearers of our cookie or stamp that are not below us: started on the tree's behalf by
     /// somebody else. Looked for only when the app is not there to do it.
     fn strangers(&self) -> Vec<Stat> {
         if self.control.fd().is_some() {
@@ -219,7 +225,10 @@ impl Guard {
                 && stat.is_alive()
                 && !known.contains(&stat.pid)
                 && proc::user(stat.pid) == user
-                && proc::variable(stat.pid, COOKIE_VARIABLE).as_ref() == Some(cookie)
+                && match proc::variable(stat.pid, COOKIE_VARIABLE) {
+                    Some(other) => other == *cookie,
+                    None => self.stamp.is_some() && Stamp::of(stat.pid) == self.stamp,
+                }
         };
         let mut found: Vec<Stat> = table.iter().filter(bears).copied().collect();
         let roots: Vec<u32> = found.iter().map(|stat| stat.pid).collect();

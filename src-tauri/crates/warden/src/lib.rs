@@ -13,3 +13,8 @@ pub mod words;
 pub mod kill;
 #[cfg(target_os = "linux")]
 pub mod proc;
+#[cfg(target_os = "linux")]
+pub mod stamp;
+
+/// The environment variable that every process we start carries.
+pub const COOKIE_VARIABLE: &str = "GANTRY_TREE";

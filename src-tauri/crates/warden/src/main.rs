@@ -17,6 +17,7 @@ mod start;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
+    use gantry_warden::{COOKIE_VARIABLE, stamp::Stamp};
     use std::{env, process::ExitCode, time::Duration};
 
     let mut args = env::args_os().skip(1);
@@ -41,12 +42,15 @@ fn main() -> std::process::ExitCode {
         Ok(both) => both,
         Err(error) => return control.refuse(&error),
     };
+    // What cannot be stamped is known by its environment alone.
+    let cookie = env::var(COOKIE_VARIABLE).ok();
+    cookie.as_deref().and_then(Stamp::from_cookie).map(Stamp::wear);
     let child = match start::program(&program, args, input) {
         Ok(child) => child,
         Err(error) => return control.refuse(&error),
     };
     start::let_go_of_the_streams(&null);
-    guard::Guard::new(control, children, child, grace).run()
+    guard::Guard::new(control, children, child, grace, cookie).run()
 }
 
 #[cfg(not(target_os = "linux"))]

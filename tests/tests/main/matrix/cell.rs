@@ -177,44 +177,16 @@ impl Cell {
         census::signal(self.warden, Signal::KILL);
     }
 
-    /// Waits until the app has seen every member of a tree that nobody could find without
-    /// its warden: it looks at a tree every 5 s at the latest.
-    pub async fn was_looked_at(&self) {
-        const LONGEST_PAUSE: Duration = Duration::from_millis(5500);
-        if !self.misbehaviour.escapes_without_wardens() {
-            return;
-        }
-        wait_until("every member was looked at", Duration::from_secs(20), async || {
-            self.living().iter().all(|row| row.age() > LONGEST_PAUSE).then_some(())
-        })
-        .await;
-    }
-
     /// Waits until nothing of this generation lives.
     pub async fn gone(&self, bound: Duration, cause: Cause) {
-        let escapes =
-            cause == Cause::AppAndWardensKilled && self.misbehaviour.escapes_without_wardens();
-        let left = || {
-            let mut left = self.living();
-            // Only the daemon itself: whatever has a cookie or a parent is found.
-            left.retain(|row| !(escapes && row.cookie.is_none()));
-            left
-        };
         let began = std::time::Instant::now();
-        while !left().is_empty() {
+        while !self.living().is_empty() {
             assert!(
                 began.elapsed() < bound,
                 "{self} after {cause:?}: survivors, {bound:?} before the end of the budget:\n{}",
-                census::listing(&left())
+                census::listing(&self.living())
             );
             tokio::time::sleep(Duration::from_millis(15)).await;
-        }
-    }
-
-    /// What the contract says cannot be found by anybody.
-    pub fn end_what_is_out_of_reach(&self) {
-        if self.misbehaviour.escapes_without_wardens() {
-            census::kill(&self.living());
         }
     }
 

@@ -76,10 +76,4 @@ impl Misbehaviour {
             Zombies => 1,
         }
     }
-
-    /// Whether some of it bears no cookie and has no parent of ours: out of reach when nobody
-    /// who saw it start is alive. Named in `ARCHITECTURE.md`.
-    pub fn escapes_without_wardens(self) -> bool {
-        self == DaemonWithoutEnvironment
-    }
 }

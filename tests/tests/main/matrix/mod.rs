@@ -107,9 +107,6 @@ async fn trees_end_while_the_app_runs() {
 
 /// Ends one tree and waits until nothing of it is left.
 async fn end(instance: &Instance, cell: &Cell, cause: Cause) {
-    if cause == Cause::WardenKilled {
-        cell.was_looked_at().await;
-    }
     let began = Instant::now();
     match cause {
         Cause::SessionStop => {
@@ -209,9 +206,6 @@ async fn trees_end_with_the_next_start_when_the_app_and_all_wardens_are_killed()
         let summary = snapshot["last_exit"]["summary"].as_str().unwrap_or_default();
         assert!(summary.starts_with("Gantry ended unexpectedly; "), "{snapshot}");
         assert_eq!(snapshot["last_exit"]["crashed"], true);
-        for cell in cells {
-            cell.end_what_is_out_of_reach();
-        }
         next.quit().await;
     })
     .await;

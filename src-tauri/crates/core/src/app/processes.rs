@@ -27,14 +27,13 @@ impl App {
 fn arrange(rows: Vec<Row>, trees: &[ProcessTree], me: ProcessId, now: i64) -> Processes {
     let programs: HashMap<ProcessId, &ProcessTree> =
         trees.iter().map(|tree| (tree.program(), tree)).collect();
-    let running: HashSet<&str> = trees.iter().map(ProcessTree::id).collect();
     let rows: Vec<Row> = rows.into_iter().filter(|row| !row.zombie).collect();
     let strays = rows
         .iter()
         .filter(|row| {
-            row.cookie
-                .as_ref()
-                .is_some_and(|cookie| cookie.owner == me && !running.contains(cookie.tree.as_str()))
+            row.cookie.as_ref().is_some_and(|cookie| {
+                cookie.owner == me && !trees.iter().any(|tree| tree.is_marked_by(cookie))
+            })
         })
         .count();
     let ours =

@@ -18,6 +18,13 @@ pub(crate) fn same_namespace(pid: u32) -> bool {
     ours.is_some() && gantry_warden::proc::namespace(pid) == ours
 }
 
+/// What the limits of a process say about whose it is (see [`gantry_warden::stamp`]).
+pub(crate) fn stamp(pid: u32) -> Option<super::Stamp> {
+    let stamp = gantry_warden::stamp::Stamp::of(pid)?;
+    let (owner, start) = stamp.owner();
+    Some(super::Stamp { owner, start, numbers: stamp.numbers() })
+}
+
 /// Lets a stopped process run on.
 pub(crate) fn resume(pid: u32, start: u64) {
     send(pid, start, rustix::process::Signal::CONT);

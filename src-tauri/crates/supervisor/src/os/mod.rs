@@ -31,6 +31,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The second mark of a tree, which outlives a cleared environment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    /// The owner's pid.
+    pub owner: u32,
+    /// When the owner started.
+    pub start: u64,
+    /// The supervisor and the tree, if the owner is this process.
+    pub numbers: Option<(u64, u64)>,
+}
+
 /// Everything that a start needs, resolved.
 pub(crate) struct Start<'a> {
     pub program: &'a Path,

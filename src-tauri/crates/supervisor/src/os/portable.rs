@@ -79,6 +79,11 @@ pub(crate) fn user(pid: u32) -> Option<String> {
     with(pid, |process| process.user_id().map(|user| user.to_string()))?
 }
 
+/// Nobody stamps here.
+pub(crate) fn stamp(_pid: u32) -> Option<super::Stamp> {
+    None
+}
+
 /// There are no PID namespaces here.
 pub(crate) fn same_namespace(_pid: u32) -> bool {
     true

@@ -182,7 +182,8 @@ impl Shared {
         let mut found = census.closure(members, &spared);
         if bearers {
             let known = found.iter().map(|stat| stat.pid).chain(spared.iter().copied()).collect();
-            let ours = census.bearers(self.leader.start, &known, |cookie| *cookie == self.cookie);
+            let ours = census
+                .bearers(self.leader.start, &known, |cookie| cookie.is_same_tree(&self.cookie));
             if !ours.is_empty() {
                 found.extend(ours.into_iter().map(|(stat, _)| stat));
                 found = census.closure(found, &spared);

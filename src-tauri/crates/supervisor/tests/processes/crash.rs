@@ -20,6 +20,11 @@ pub fn stubborn(mark: &str) -> Vec<String> {
     .to_vec()
 }
 
+/// A daemon that cleared its environment, four processes in all.
+pub fn unmarked(mark: &str) -> String {
+    format!("(env -i setsid sh -c \"trap '' TERM; sleep {mark}; :\" &); sleep {mark}; :")
+}
+
 /// How many processes those are.
 pub const STUBBORN: usize = 1 + 2 + 2 + 3 + 4;
 
@@ -33,9 +38,7 @@ fn ours(mark: &str, app: &App) -> Vec<ProcessId> {
 async fn the_app_is_killed() {
     let mark = mark();
     let mut scripts = stubborn(&mark);
-    scripts.push(format!(
-        "(env -i setsid sh -c \"trap '' TERM; sleep {mark}; :\" &); sleep {mark}; :"
-    ));
+    scripts.push(unmarked(&mark));
     let app = App::start(&scripts, true);
     assert!(until(LIMIT, || ours(&mark, &app).len() >= STUBBORN + 4).await);
     let bystander = Bystander::start(&format!("{mark}1"));
@@ -63,15 +66,17 @@ async fn the_warden_is_killed() {
     world.finish().await;
 }
 
+/// Nobody has seen it start, its parents are dead, its environment is empty: only its stamp
+/// says whose it is.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_warden_of_a_daemon_without_environment_is_killed() {
+async fn the_warden_of_a_daemon_without_environment_is_killed_before_anybody_looked() {
     let world = World::new();
-    let text = "(env -i setsid sh -c \"trap '' TERM; sleep MARK; :\" &); sleep MARK; :";
-    let child = world.start(text, 2).await;
-    // The supervisor has looked at it by itself.
-    assert!(until(LIMIT, || child.tree.members().len() == 4).await);
-    crate::stop::signal(child.tree.warden().expect("a warden").pid, "KILL");
-    assert!(until(LIMIT, || world.supervisor.trees().is_empty()).await);
+    for _ in 0..5 {
+        let child = world.start(&unmarked("MARK"), 2).await;
+        crate::stop::signal(child.tree.warden().expect("a warden").pid, "KILL");
+        assert!(until(LIMIT, || world.supervisor.trees().is_empty()).await);
+        world.assert_clean();
+    }
     world.finish().await;
 }
 

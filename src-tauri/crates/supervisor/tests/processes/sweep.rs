@@ -2,7 +2,7 @@
 
 use crate::{
     app::App,
-    crash::{STUBBORN, stubborn},
+    crash::{STUBBORN, stubborn, unmarked},
     world::{Bystander, LIMIT, mark, marked, soon, until},
 };
 use gantry_supervisor::sweep;
@@ -22,10 +22,11 @@ async fn orphans_are_swept_and_nobody_else_is() {
     let (dead, living) = (mark(), mark());
     let other = App::start(&stubborn(&living), true);
     let bystander = Bystander::start(&dead);
-    let app = App::start(&stubborn(&dead), true);
-    assert!(
-        until(LIMIT, || marked(&dead).len() > STUBBORN && marked(&living).len() >= STUBBORN).await
-    );
+    let mut scripts = stubborn(&dead);
+    scripts.push(unmarked(&dead));
+    let app = App::start(&scripts, true);
+    let all = STUBBORN + 4;
+    assert!(until(LIMIT, || marked(&dead).len() > all && marked(&living).len() >= STUBBORN).await);
     kill_both(app);
     // The programs died with their wardens; what they had started did not.
     let before = marked(&dead);
