@@ -359,7 +359,12 @@ queue: boolean,
 /**
  * How long to wait for the servers, for all together.
  */
-ready_timeout_ms?: number, };
+ready_timeout_ms?: number, 
+/**
+ * After how long without an answer a permission request is refused; 0: never. As set in
+ * the settings when absent.
+ */
+permission_timeout_ms?: number, };
 
 /**
  * See [`PromptAccepted::context`].
@@ -888,6 +893,53 @@ roots: Array<ProcessNode>,
 strays: number, };
 
 /**
+ * A file or folder of a project.
+ */
+export type ProjectFile = { 
+/**
+ * Below the project's folder, with `/` between the names.
+ */
+path: string, 
+/**
+ * The same as a `file:` address.
+ */
+uri: string, 
+/**
+ * Whether it is a folder.
+ */
+folder: boolean, };
+
+/**
+ * Input of `project_files`.
+ */
+export type ProjectFiles = { 
+/**
+ * A session of the project.
+ */
+session: string, 
+/**
+ * Letters of the path, in order; all files when empty.
+ */
+query: string, 
+/**
+ * At most this many (20 when absent, at most 200).
+ */
+limit?: number, };
+
+/**
+ * Answer of `project_files`.
+ */
+export type ProjectFilesFound = { 
+/**
+ * The best match first.
+ */
+files: Array<ProjectFile>, 
+/**
+ * Whether the project is too large to have been looked through whole.
+ */
+cut: boolean, };
+
+/**
  * Answer of `session_prompt`, at acceptance.
  */
 export type PromptAccepted = { 
@@ -980,6 +1032,65 @@ turn: string, };
  * See [`ServerReadiness::state`].
  */
 export type ReadinessState = "ready" | "starting" | "failed" | "passed_through";
+
+/**
+ * Input of `search`.
+ */
+export type Search = { 
+/**
+ * Words that must all occur; `"a phrase"`, `a OR b` and `-without` work.
+ */
+query: string, 
+/**
+ * Only in this project: its id, path or name.
+ */
+project?: string, 
+/**
+ * At most this many hits (30 when absent, at most 100).
+ */
+limit?: number, };
+
+/**
+ * Something that was said, and where.
+ */
+export type SearchHit = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * Its title.
+ */
+title: string, 
+/**
+ * Path of its project.
+ */
+project: string, 
+/**
+ * Number of the turn.
+ */
+turn: number, 
+/**
+ * `user` or `agent`.
+ */
+role: string, 
+/**
+ * When it was said.
+ */
+at: number, 
+/**
+ * Text around the first match; matches are between `«` and `»`.
+ */
+snippet: string, };
+
+/**
+ * Answer of `search`.
+ */
+export type SearchHits = { 
+/**
+ * The best first.
+ */
+hits: Array<SearchHit>, };
 
 /**
  * A stored server configuration (contract, section 4). Fields that we do not
@@ -1187,9 +1298,9 @@ export type ServersEnable = {
  */
 name: string, 
 /**
- * Whether it is to be used.
+ * Whether it is to be used; it is when absent.
  */
-enabled: boolean, };
+enabled?: boolean, };
 
 /**
  * Answer of `servers_import`.
@@ -1429,7 +1540,12 @@ permission?: Policy,
 /**
  * How long to wait for the servers, for all together.
  */
-ready_timeout_ms?: number, };
+ready_timeout_ms?: number, 
+/**
+ * After how long without an answer a permission request is refused; 0: never. As set in
+ * the settings when absent.
+ */
+permission_timeout_ms?: number, };
 
 /**
  * Input of `session_rename`.
@@ -1662,7 +1778,17 @@ engine_idle_minutes?: number,
 /**
  * Whether each session has an engine of its own: harder isolation, more memory.
  */
-one_engine_per_session?: boolean, };
+one_engine_per_session?: boolean, 
+/**
+ * How long a prompt waits for its servers, for all together, unless the request says
+ * otherwise; milliseconds.
+ */
+ready_timeout_ms?: number, 
+/**
+ * After how many milliseconds without an answer a permission request is refused, unless
+ * the request says otherwise; 0: never.
+ */
+permission_timeout_ms?: number, };
 
 /**
  * Input of `settings_set`: what is absent stays as it is.
@@ -1691,7 +1817,15 @@ engine_idle_minutes?: number,
 /**
  * Whether each session has an engine of its own.
  */
-one_engine_per_session?: boolean, };
+one_engine_per_session?: boolean, 
+/**
+ * Milliseconds that a prompt waits for its servers.
+ */
+ready_timeout_ms?: number, 
+/**
+ * Milliseconds until a permission request without an answer is refused; 0: never.
+ */
+permission_timeout_ms?: number, };
 
 /**
  * How the user signs in to the agent.
@@ -1934,6 +2068,10 @@ export interface Commands {
   session_rename: { input: SessionRename; output: SessionView };
   /** Stops a session and forgets it. */
   session_delete: { input: SessionId; output: Done };
+  /** Searches what was said in all sessions. */
+  search: { input: Search; output: SearchHits };
+  /** Files of a session's project whose path holds these letters in order. */
+  project_files: { input: ProjectFiles; output: ProjectFilesFound };
   /** The process tree: Gantry, its servers, its engines and what they started. */
   processes: { input: Nothing; output: Processes };
   /** What the user chose about the program: language, theme, closing. */

@@ -11,6 +11,7 @@ pub mod data_dir;
 pub mod engine;
 mod error;
 pub mod events;
+mod files;
 pub mod import;
 pub mod instance;
 pub mod logging;

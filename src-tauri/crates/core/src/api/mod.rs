@@ -132,6 +132,10 @@ commands! {
     session_rename(SessionRename) -> SessionView;
     /// Stops a session and forgets it.
     session_delete(SessionId) -> Done;
+    /// Searches what was said in all sessions.
+    search(Search) -> SearchHits;
+    /// Files of a session's project whose path holds these letters in order.
+    project_files(ProjectFiles) -> ProjectFilesFound;
     /// The process tree: Gantry, its servers, its engines and what they started.
     processes(Nothing) -> Processes;
     /// What the user chose about the program: language, theme, closing.

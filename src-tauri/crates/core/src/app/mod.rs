@@ -4,6 +4,7 @@ pub(crate) mod agents;
 mod chat;
 mod commands;
 mod defaults;
+mod find;
 mod import;
 mod processes;
 mod settings;
@@ -81,6 +82,7 @@ struct Inner {
     _shutdown_scope: Scope,
     last_exit: Option<LastExit>,
     table: Mutex<Table>,
+    files: crate::files::Listings,
     /// Keeps the order of changes to the saved servers: read, write and
     /// configure are one step.
     saving: tokio::sync::Mutex<()>,
@@ -173,6 +175,7 @@ impl App {
                 shutdown,
                 _shutdown_scope: shutdown_scope,
                 table: Mutex::default(),
+                files: crate::files::Listings::default(),
                 saving: tokio::sync::Mutex::default(),
                 settings: tokio::sync::watch::Sender::new(settings),
             }),

@@ -6,6 +6,7 @@
 mod agents;
 mod chat;
 mod events;
+mod find;
 mod import;
 mod processes;
 mod servers;
@@ -16,6 +17,7 @@ mod settings;
 pub use agents::*;
 pub use chat::*;
 pub use events::*;
+pub use find::*;
 pub use import::*;
 pub use processes::*;
 pub use servers::*;
