@@ -154,20 +154,96 @@ test('messages wait while the agent works, can be changed, and go in order', () 
     const queued = page.getByTestId('queued');
     await until('three wait', async () => (await queued.count()) === 3);
     await queued.nth(2).getByTestId('queue-remove').click();
+    await until('two wait', async () => (await queued.count()) === 2);
     await queued.nth(0).getByTestId('queue-edit').click();
-    assert.equal(await composer.inputValue(), 'ECHO second');
-    await composer.fill('ECHO fourth');
-    await composer.press('Enter');
+    await page.getByTestId('queue-field').fill('ECHO fourth');
+    await page.getByTestId('queue-field').press('Enter');
+    // It lies in the host: another window sees it too.
+    const other = await stage.open();
+    await other.getByTestId('session-item').locator('button').first().click();
+    await until('the other window sees the change', async () => /fourth/.test(await other.getByTestId('queue').innerText()));
     await stage.screenshot('queue');
-    // A stop holds what waits; "send now" goes on, and the next one follows by itself.
-    await page.getByTestId('cancel-turn').click();
-    await until('they are held', async () => (await page.getByTestId('queue').getAttribute('data-held')) === 'true');
-    assert.equal(await page.getByTestId('turn').count(), 1);
-    await queued.nth(0).getByTestId('queue-now').click();
+    // "Send now" stops what runs; the other one follows by itself.
+    await queued.nth(1).getByTestId('queue-now').click();
     await until('all three turns are over', async () => (await page.locator('[data-testid=turn]:not([data-ended=""])').count()) === 3);
     const prompts = await page.getByTestId('prompt-text').allInnerTexts();
     assert.deepEqual(prompts.map((text) => text.trim()).slice(1), ['ECHO third', 'ECHO fourth']);
     assert.equal(await page.getByTestId('queue').count(), 0);
+
+    // A stop means stop: what waits comes back into the message field.
+    await stage.say('ECHO fifth\nSLOW 60000');
+    await page.getByTestId('message-text').nth(3).waitFor();
+    await composer.fill('ECHO back');
+    await composer.press('Enter');
+    await until('it waits', async () => (await queued.count()) === 1);
+    await page.getByTestId('cancel-turn').click();
+    await until('it is back', async () => (await composer.inputValue()) === 'ECHO back');
+    await stage.endOfTurn();
+    await until('the session is idle', async () => (await stage.api('sessions_list', {})).sessions[0].state === 'idle');
+    assert.equal(await page.getByTestId('turn').count(), 4);
+  }));
+
+test('files go along with a message: picked, pasted, dropped and named', () =>
+  onStage('attachments', async (stage) => {
+    const { page } = stage;
+    fs.mkdirSync(path.join(stage.project, 'src'));
+    fs.writeFileSync(path.join(stage.project, 'src/feed parser.rs'), '');
+    fs.writeFileSync(path.join(stage.project, 'src/secret.log'), '');
+    fs.writeFileSync(path.join(stage.project, '.gitignore'), '*.log\n');
+    const record = path.join(stage.dir, 'agent.jsonl');
+    await stage.knowFakeAgent({ FAKE_AGENT_RECORD: record });
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    const composer = page.getByTestId('composer');
+    const attachment = page.getByTestId('attachment');
+    const png = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
+    await page.getByTestId('attach-input').setInputFiles([
+      { name: 'dot.png', mimeType: 'image/png', buffer: png },
+      { name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('remember the milk') },
+    ]);
+    await until('both are there', async () => (await attachment.count()) === 2);
+    // What nobody can read is refused with a reason.
+    await page.getByTestId('attach-input').setInputFiles([{ name: 'a.bin', mimeType: '', buffer: Buffer.from([0, 1, 2]) }]);
+    await page.getByTestId('error-toast').waitFor();
+    const give = async (kind, name, text) => {
+      const files = await page.evaluateHandle(([name, text]) => {
+        const data = new DataTransfer();
+        data.items.add(new File([text], name, { type: 'text/plain' }));
+        return data;
+      }, [name, text]);
+      if (kind === 'drop') {
+        await page.getByTestId('transcript').dispatchEvent('dragover', { dataTransfer: files });
+        await page.getByTestId('transcript').dispatchEvent('drop', { dataTransfer: files });
+      } else {
+        await composer.evaluate((field, data) => field.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })), files);
+      }
+    };
+    await give('drop', 'dropped.md', '# dropped');
+    await give('paste', 'pasted.md', '# pasted');
+    await until('all four are there', async () => (await attachment.count()) === 4);
+    await attachment.nth(2).getByTestId('attachment-remove').click();
+    await until('three are left', async () => (await attachment.count()) === 3);
+
+    await composer.pressSequentially('ECHO see @fpars');
+    const menu = page.getByTestId('composer-menu');
+    await until('the file is offered', async () => /feed parser\.rs/.test(await menu.innerText().catch(() => '')));
+    await stage.screenshot('mention');
+    assert.deepEqual(await stage.inaccessible(), []);
+    await composer.press('Enter');
+    await until('it is named', async () => (await composer.inputValue()) === 'ECHO see @"src/feed parser.rs" ');
+    await composer.pressSequentially('@secret');
+    await until('nothing is offered that git ignores', async () => (await menu.count()) === 0);
+    await composer.press('Enter');
+    const turn = await stage.endOfTurn();
+    assert.equal(await attachment.count(), 0);
+    assert.equal(await turn.getByTestId('attached').locator('li').count(), 4);
+    assert.equal(await turn.getByTestId('attached').locator('img').count(), 1);
+    await stage.screenshot('attachments');
+    assert.deepEqual(await stage.inaccessible(), []);
+    const { turns } = await stage.api('session_history', { session: (await stage.api('sessions_list', {})).sessions[0].id });
+    const kinds = turns[0].prompt.map(({ type }) => type);
+    assert.deepEqual(kinds, ['text', 'resource_link', 'image', 'resource', 'resource']);
+    assert.equal(turns[0].prompt[1].uri, `file://${fs.realpathSync(stage.project)}/src/feed%20parser.rs`);
+    assert.equal(turns[0].prompt[3].resource.text, 'remember the milk');
   }));
 
 test('what the agent lets choose is shown, and a refused choice is not taken for chosen', () =>

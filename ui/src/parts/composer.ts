@@ -1,5 +1,7 @@
 import { object, text } from '../state/json';
-import type { JsonValue } from '../wire';
+import { baseName } from '../text/plain';
+import type { JsonValue, ProjectFile } from '../wire';
+import type { IconName } from './icons';
 
 /** What a key in the composer means. */
 export type KeyMeaning = 'send' | 'newline' | 'composing' | 'held' | 'other';
@@ -39,4 +41,24 @@ export function matching(written: string, commands: readonly SlashCommand[]): Sl
   if (word === undefined) return [];
   const found = commands.filter(({ name }) => name.toLowerCase().startsWith(word));
   return found.some(({ name }) => name.toLowerCase() === word) ? [] : found;
+}
+
+/** Something that the menu of the message field offers. */
+export interface Choice {
+  key: string;
+  title: string;
+  hint: string | null;
+  about: string;
+  icon?: IconName;
+  command?: SlashCommand;
+  file?: ProjectFile;
+}
+
+export function commandChoice(command: SlashCommand): Choice {
+  return { key: `/${command.name}`, title: `/${command.name}`, hint: command.hint, about: command.description, command };
+}
+
+export function fileChoice(file: ProjectFile): Choice {
+  const folder = file.path.split('/').slice(0, -1).join('/');
+  return { key: file.uri, title: baseName(file.path), hint: null, about: folder, icon: file.folder ? 'folder' : 'file', file };
 }

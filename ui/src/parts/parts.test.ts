@@ -47,7 +47,7 @@ describe('the composer', () => {
           isCancelling: false,
           canForce: false,
           isConnected: true,
-          onsend: (text: string) => sent.push(text),
+          onsend: () => sent.push(find<HTMLTextAreaElement>('composer').value.trim()),
           oncancel: () => sent.push('[cancel]'),
           onforce: () => sent.push('[force]'),
           ...change,
@@ -64,12 +64,11 @@ describe('the composer', () => {
     flushSync();
   }
 
-  it('sends with Enter and is empty afterwards', () => {
+  it('sends with Enter', () => {
     const field = open();
     write(field, '  hello ');
     expect(press(field, 'Enter').defaultPrevented).toBe(true);
     expect(sent).toEqual(['hello']);
-    expect(field.value).toBe('');
   });
 
   it('does not send an Enter that ends a composition, in either of the two ways it shows', () => {
@@ -99,7 +98,6 @@ describe('the composer', () => {
     write(field, 'next');
     press(field, 'Enter');
     expect(sent).toEqual(['next']);
-    expect(field.value).toBe('');
     find('cancel-turn').click();
     expect(sent).toEqual(['next', '[cancel]']);
   });
@@ -114,7 +112,7 @@ describe('the composer', () => {
   it('completes a command, but sends one that is written out', async () => {
     const field = open();
     write(field, '/c');
-    expect(find('slash-menu').textContent).toContain('/call');
+    expect(find('composer-menu').textContent).toContain('/call');
     press(field, 'Enter');
     await vi.waitFor(() => expect(field.value).toBe('/call '));
     expect(sent).toEqual([]);
@@ -123,13 +121,41 @@ describe('the composer', () => {
     expect(sent).toEqual(['/tools']);
   });
 
+  it('offers files after an @ and puts the chosen one into the text', async () => {
+    const asked: string[] = [];
+    const mentioned: unknown[] = [];
+    const files = [{ path: 'src/a b.ts', uri: 'file:///p/src/a%20b.ts', folder: false }];
+    const field = open({
+      onlook: (query: string) => (asked.push(query), Promise.resolve(files)),
+      onmention: (mention: unknown) => mentioned.push(mention),
+    });
+    write(field, 'look at @a');
+    await vi.waitFor(() => expect(find('composer-menu').textContent).toContain('a b.ts'));
+    expect(asked).toEqual(['a']);
+    press(field, 'Enter');
+    await vi.waitFor(() => expect(field.value).toBe('look at @"src/a b.ts" '));
+    expect(mentioned).toEqual([{ path: 'src/a b.ts', uri: 'file:///p/src/a%20b.ts' }]);
+    expect(sent).toEqual([]);
+  });
+
+  it('sends files without a word, and lets them be taken off', () => {
+    const removed: string[] = [];
+    const block = { type: 'image', mimeType: 'image/png', data: 'AAAA' };
+    const field = open({ files: [{ id: '1', name: 'shot.png', size: 3, kind: 'image', block }], onattach: () => {}, ondetach: (id: string) => removed.push(id) });
+    expect(find('attachment').textContent).toContain('shot.png');
+    press(field, 'Enter');
+    expect(sent).toEqual(['']);
+    find('attachment-remove').click();
+    expect(removed).toEqual(['1']);
+  });
+
   it('closes the menu with Escape and leaves the text', () => {
     const field = open();
     write(field, '/');
     press(field, 'ArrowDown');
-    expect(document.querySelector('[data-testid="slash-option"][aria-selected="true"]')?.textContent).toContain('/call');
+    expect(document.querySelector('[data-testid="composer-option"][aria-selected="true"]')?.textContent).toContain('/call');
     press(field, 'Escape');
-    expect(document.querySelector('[data-testid="slash-menu"]')).toBeNull();
+    expect(document.querySelector('[data-testid="composer-menu"]')).toBeNull();
     expect(field.value).toBe('/');
   });
 

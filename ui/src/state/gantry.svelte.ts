@@ -1,12 +1,14 @@
 import { asBackendError, type Backend, type BackendError, UNAUTHORIZED } from '../backend';
 import { language } from '../strings/language.svelte';
 import { t } from '../strings';
-import type { AgentView, Commands, Event, JsonValue, PromptAccepted, SessionCreate, SessionView, SettingsChange } from '../wire';
+import type { AgentView, Commands, Event, JsonValue, PromptAccepted, QueuedPrompt, SessionCreate, SessionView, SettingsChange } from '../wire';
 import { apply, applyNewest, applyOlder, applyOpening, applySnapshot } from './apply';
+import { attach, MOST_ALL, weight } from '../parts/attachments';
+import { Drafts } from './drafts.svelte';
 import { perFrame } from './frames';
 import { EMPTY, type State } from './model';
-import { Queue } from './queue.svelte';
 import { theme } from './theme.svelte';
+import { isBusy } from './turns';
 
 /** How we stand with the host. */
 export type Connection = 'connecting' | 'live' | 'lost' | 'unauthorized';
@@ -52,9 +54,12 @@ export class Gantry {
   /** What the host said to the last prompt of each session: it may come before the event of its turn. */
   accepted: Readonly<Record<string, PromptAccepted>> = $state.raw({});
   /** What is being written, by session. */
-  drafts: Record<string, string> = $state({});
+  readonly drafts = new Drafts();
   toasts: readonly Toast[] = $state.raw([]);
-  readonly queue = new Queue();
+  /** Prompts that were taken out of a queue here: their place in the history is of no interest. */
+  dropped: ReadonlySet<string> = $state.raw(new Set());
+  /** What was put into queues here, by turn, to be given back whole. */
+  private readonly queued = new Map<string, JsonValue[]>();
   /** When the agent of a session was last heard (milliseconds since the epoch); not watched. */
   readonly heard: Record<string, number> = {};
   /** Sessions that are being deleted, as long as that can be taken back. */
@@ -86,7 +91,7 @@ export class Gantry {
         this.state = applySnapshot(this.state, snapshot);
         this.connection = 'live';
         this.chooseSession();
-        this.queue.keep((session) => snapshot.sessions.some(({ id }) => id === session));
+        this.drafts.keep((session) => snapshot.sessions.some(({ id }) => id === session));
         if (this.current !== null) void this.load(this.current);
         void this.loadAgents();
         void this.loadSettings();
@@ -109,10 +114,9 @@ export class Gantry {
     if (this.state.agentsRevision !== revision) void this.loadAgents();
     for (const event of batch) {
       if (event.type === 'update' || event.type === 'turn_started') this.heard[event.session] = Date.now();
-      else if (event.type === 'turn_ended') this.queue.ended(event.session, event.reason);
+      else if (event.type === 'turn_ended') this.queued.delete(event.turn);
       else if (event.type === 'settings_changed') this.show();
     }
-    this.sendQueued();
     if (this.current !== null && !this.session) this.current = null;
   }
 
@@ -188,10 +192,29 @@ export class Gantry {
     this.open(session.id);
   }
 
-  async prompt(session: string, text: string): Promise<void> {
+  /** Sends what was written: at once, or after the turn that runs. */
+  async send(session: SessionView): Promise<void> {
+    const content = this.drafts.take(session.id);
+    if (content.length === 0) return;
+    const outgoing = this.outgoing(session.id);
+    const isSending = outgoing !== null && outgoing.error === null;
+    if (!isBusy(session) && !isSending && (session.queue ?? []).length === 0) {
+      await this.prompt(session.id, content);
+      return;
+    }
+    try {
+      const accepted = await this.backend.call('session_prompt', { session: session.id, content, queue: true });
+      this.queued.set(accepted.turn, content);
+    } catch (thrown) {
+      this.drafts.giveBack(session.id, content);
+      this.fail(asBackendError(thrown));
+    }
+  }
+
+  async prompt(session: string, content: JsonValue[]): Promise<void> {
     const outgoing: Outgoing = {
       requestId: crypto.randomUUID(),
-      content: [{ type: 'text', text }],
+      content,
       at: Date.now(),
       turn: null,
       error: null,
@@ -210,32 +233,48 @@ export class Gantry {
         queue: true,
       });
       settle({ turn: accepted.turn });
+      this.queued.set(accepted.turn, content);
       this.accepted = { ...this.accepted, [session]: accepted };
     } catch (thrown) {
       settle({ error: asBackendError(thrown).message });
-      this.queue.hold(session);
     }
   }
 
-  /** Sends what waits for sessions that have become free. */
-  private sendQueued(): void {
-    if (this.connection !== 'live') return;
-    for (const session of this.queue.sessions) {
-      const view = this.state.sessions.find(({ id }) => id === session);
-      if (view?.state !== 'idle' || view.turn !== null || this.outgoing(session) !== null) continue;
-      const text = this.queue.next(session);
-      if (text !== null) void this.prompt(session, text);
+  /**
+   * Stops the running turn. What waits behind it comes back into the message
+   * field: whoever says stop does not want to see the next message go.
+   */
+  async cancel(session: SessionView): Promise<void> {
+    const taken: JsonValue[][] = [];
+    for (const waiting of session.queue ?? []) {
+      const content = await this.drop(session.id, waiting);
+      if (content) taken.push(content);
     }
+    for (const content of taken) this.drafts.giveBack(session.id, content);
+    await this.try('session_cancel', { session: session.id });
   }
 
-  /** Sends a message that waits before all others, and stops what is running for it. */
-  async sendNow(session: SessionView, id: string): Promise<void> {
-    this.queue.hurry(session.id, id);
-    if (session.turn !== null) await this.try('session_cancel', { session: session.id });
-    else if (session.state === 'idle') this.sendQueued();
-    else {
-      const text = this.queue.next(session.id);
-      if (text !== null) await this.prompt(session.id, text);
+  /** Takes a prompt out of the queue; its content, or null when it was sent meanwhile. */
+  async drop(session: string, waiting: QueuedPrompt): Promise<JsonValue[] | null> {
+    const { turn } = waiting;
+    this.dropped = new Set([...this.dropped, turn]);
+    if (!(await this.try('session_queue_drop', { session, turn }))) {
+      this.dropped = new Set([...this.dropped].filter((other) => other !== turn));
+      return null;
+    }
+    const content = this.queued.get(turn);
+    this.queued.delete(turn);
+    return content ?? [{ type: 'text', text: waiting.text }];
+  }
+
+  /** Adds files to what is being written, as far as the agent takes them. */
+  async attach(session: SessionView, files: readonly File[]): Promise<void> {
+    for (const file of files) {
+      // A folder that was dropped cannot be read.
+      const made = await attach(file, session.capabilities).catch(() => ({ problem: t('attach.unreadable', { name: file.name }) }));
+      if ('problem' in made) this.toast('bad', made.problem);
+      else if (weight([...this.drafts.attachments(session.id), made]) > MOST_ALL) this.toast('bad', t('attach.tooMuch', { name: made.name }));
+      else this.drafts.attach(session.id, made);
     }
   }
 
@@ -273,8 +312,7 @@ export class Gantry {
   takeBack(session: string): void {
     const outgoing = this.outbox[session];
     if (!outgoing) return;
-    const block = outgoing.content[0] as { text?: string } | undefined;
-    this.drafts[session] = block?.text ?? '';
+    this.drafts.giveBack(session, outgoing.content);
     const { [session]: _, ...rest } = this.outbox;
     this.outbox = rest;
   }
@@ -297,10 +335,6 @@ export class Gantry {
     } catch (thrown) {
       this.fail(asBackendError(thrown));
     }
-  }
-
-  dismissNotice(): void {
-    this.state = { ...this.state, notice: null };
   }
 
   fail(error: BackendError): void {

@@ -1,4 +1,4 @@
-import type { History, JsonValue, PermissionView, TurnView } from '../wire';
+import type { History, JsonValue, PermissionView, SessionView, TurnView } from '../wire';
 import { type JsonObject, list, object, text } from './json';
 import type { Item, PlanEntry, ToolCall, ToolItem, Turn } from './model';
 
@@ -187,10 +187,42 @@ export function settle(items: readonly Item[]): readonly Item[] {
   );
 }
 
+/** In `_meta` of a text block: the name of the file that it holds. */
+export const ATTACHMENT = 'gantry.attachment';
+
+/** The name of the attached file that a text block holds; null for what the user wrote. */
+export function attachedName(block: JsonValue): string | null {
+  return text(object(object(block)['_meta'])[ATTACHMENT]);
+}
+
+/** What goes along with the text of a prompt. */
+export function attachmentsOf(prompt: readonly JsonValue[]): JsonValue[] {
+  return prompt.filter((block) => object(block)['type'] !== 'text' || attachedName(block) !== null);
+}
+
 /** The plain text of a prompt. */
 export function promptText(prompt: readonly JsonValue[]): string {
   return prompt
-    .map((block) => (object(block)['type'] === 'text' ? (text(object(block)['text']) ?? '') : ''))
+    .map((block) => (object(block)['type'] === 'text' && attachedName(block) === null ? (text(object(block)['text']) ?? '') : ''))
     .filter((piece) => piece !== '')
     .join('\n');
+}
+
+/** Whether a session has a turn: one that runs, or one that is on its way. */
+export function isBusy(session: SessionView): boolean {
+  switch (session.state) {
+    case 'working':
+    case 'waiting_for_you':
+    case 'cancelling':
+      return true;
+    case 'starting':
+      return session.turn !== null;
+    default:
+      return false;
+  }
+}
+
+/** Whether a turn was never sent: it was taken out of the queue, or its session was stopped first. */
+export function isUnsent(turn: Turn): boolean {
+  return turn.stopReason === 'cancelled' && turn.description !== null && turn.items.length === 0;
 }

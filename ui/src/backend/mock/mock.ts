@@ -191,6 +191,8 @@ export function mockBackend(): Backend {
       publish({ type: 'session_removed', id });
       return { ok: true };
     },
+    search: () => ({ hits: [{ session: 's1', title: 'Parse the station feed', project: '/home/ada/work/weather', turn: 1, role: 'agent', at: NOW - 3_480_000, snippet: 'The «feed» has three kinds of records' }] }),
+    project_files: ({ query }) => ({ cut: false, files: ['src/feed.rs', 'src/main.rs', 'fixtures/hour.jsonl'].filter((path) => path.includes(query)).map((path) => ({ path, uri: `file:///home/ada/work/weather/${path}`, folder: false })) }),
     processes: () => ({ roots: PROCESSES, strays: 0 }),
     settings_get: () => settings,
     settings_set: (change) => (settings = { ...settings, ...change }),
