@@ -283,6 +283,36 @@ async fn a_client_that_is_killed_takes_its_server_along_within_a_tenth_of_a_seco
     stage.finish().await;
 }
 
+/// With nothing in flight the contract has the servers end with it, also those that neither
+/// hear the end of their input nor TERM. The fastest of three: other tests keep the processors busy.
+#[tokio::test]
+async fn servers_that_do_not_want_to_go_are_gone_with_it() {
+    let stage = Stage::alone().await;
+    let deaf = programs::fake_mcp(&[
+        "--ignore-term",
+        "--ignore-eof",
+        "--spawn",
+        "plain,setsid,daemon,cleared",
+    ]);
+    let config = config(&json!({ "one": deaf.clone(), "two": deaf }));
+    let mut fastest = BOUND;
+    for _ in 0..3 {
+        let mut proxy = Proxy::start(&stage, &["--config", &config]).await;
+        assert!(!proxy.client.tool_names().await.unwrap().is_empty());
+        wait_until("all children run", BOUND, async || {
+            (stage.running("stubborn").len() == 8).then_some(())
+        })
+        .await;
+        proxy.client.close_input().await;
+        let (code, took) = proxy.ended(BOUND).await;
+        assert_one_clean_end(code, &proxy.log(), "stdin closed");
+        assert!(stage.members().is_empty(), "{}", census::listing(&stage.members()));
+        fastest = fastest.min(took);
+    }
+    assert!(fastest <= AT_ONCE, "it took {fastest:?}");
+    stage.finish().await;
+}
+
 /// Nothing of any of them lives on, re-parented or not.
 #[tokio::test]
 async fn fifty_clients_killed_at_once_leave_nothing() {

@@ -32,7 +32,7 @@ use front::Front;
 use gantry_core::{data_dir::DataDir, logging::LOG_VARIABLE};
 use gantry_mcp::{Hub, Line};
 use gantry_supervisor::{Deadline, How, Scope, Supervisor, warden_beside_us};
-use shutdown::{BUDGET, Cause, Gate, Shutdown, Step, Steps};
+use shutdown::{AT_REST, BUDGET, Cause, Gate, Shutdown, Step, Steps};
 use std::{io::Write, time::Duration};
 use stdio::{Input, Output};
 use tokio::sync::watch;
@@ -126,7 +126,8 @@ async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
     let front = front(&hubs, &output, &gate, &scope);
     let shutdown = {
         let (output, scope, supervisor) = (output.clone(), scope.clone(), supervisor.clone());
-        let steps = Steps { close: vec![], rest: rest(output, scope, keepers, supervisor, wish) };
+        let servers = Servers { keepers, supervisor, wish };
+        let steps = Steps { close: vec![], rest: rest(output, scope, servers, gate.clone()) };
         Shutdown::new(PROGRAM, gate, shutdown::stderr(), steps)
     };
     let cause = tokio::select! {
@@ -166,24 +167,26 @@ fn front(hubs: &[Hub], output: &Output, gate: &Gate, scope: &Scope) -> Box<dyn F
     }
 }
 
-/// What is done after the calls in flight have had their time.
-fn rest(
-    output: Output,
-    scope: Scope,
+/// The servers behind this one, and who keeps them.
+struct Servers {
     keepers: Scope,
     supervisor: Supervisor,
     wish: watch::Sender<Option<Deadline>>,
-) -> Vec<Step> {
-    let written = Step::new("output", move |_| async move {
-        // A client that has gone needs no more answers.
-        let _ = output.flush().await;
-        Ok(())
-    });
-    let upstreams = Step::new("upstreams", move |deadline| async move {
-        wish.send_replace(Some(deadline));
+}
+
+impl Servers {
+    async fn end(self, wanted: Deadline, limit: Deadline) -> Result<(), String> {
+        self.wish.send_replace(Some(wanted));
         let quit = gantry_supervisor::Cause::Quit;
-        let (ended, late) =
-            tokio::join!(supervisor.stop_all_soon(quit, deadline, INPUT), keepers.close(deadline));
+        let stop = async {
+            let ended = self.supervisor.stop_all_soon(quit, wanted, INPUT).await;
+            if ended.iter().all(|(_, ended)| !matches!(ended.how, How::Left(_))) {
+                return ended;
+            }
+            // Too busy a system to kill them that fast.
+            self.supervisor.stop_all_soon(quit, limit, INPUT).await
+        };
+        let (ended, late) = tokio::join!(stop, self.keepers.close(limit));
         for (tree, ended) in ended {
             if let How::Left(left) = ended.how {
                 let (name, count) = (tree.name(), left.len());
@@ -191,6 +194,20 @@ fn rest(
             }
         }
         if late.is_empty() { Ok(()) } else { Err(format!("given up: {}", late.join(", "))) }
+    }
+}
+
+/// What is done after the calls in flight have had their time.
+fn rest(output: Output, scope: Scope, servers: Servers, gate: Gate) -> Vec<Step> {
+    let written = Step::new("output", move |_| async move {
+        // A client that has gone needs no more answers.
+        let _ = output.flush().await;
+        Ok(())
+    });
+    let upstreams = Step::new("upstreams", move |limit| async move {
+        // Without a call that could have changed something, nothing is worth a longer wait.
+        let wanted = if gate.was_busy() { limit } else { limit.min(Deadline::after(AT_REST)) };
+        servers.end(wanted, limit).await
     });
     let tasks = Step::new("tasks", move |deadline| async move {
         let late = scope.close(deadline).await;

@@ -28,7 +28,10 @@ use tokio::sync::watch;
 
 /// Contract: a stdio server has ended at most this long after its input.
 pub const BUDGET: Duration = Duration::from_secs(5);
-/// Of that, kept for what comes after the drain.
+/// Contract: with nothing in flight it has ended, its servers included, a tenth of a second
+/// after its input. So much of that is for the servers.
+pub const AT_REST: Duration = Duration::from_millis(80);
+/// Of the budget, kept for what comes after the drain.
 const AFTER_DRAIN: Duration = Duration::from_millis(700);
 
 /// Counts the requests that run. Clones are the same gate.
@@ -40,6 +43,8 @@ pub struct Gate {
 #[derive(Debug, Default)]
 struct Running {
     closed: bool,
+    /// Whether something ran when the gate was closed.
+    was_busy: bool,
     next: u64,
     names: BTreeMap<u64, String>,
 }
@@ -73,7 +78,15 @@ impl Gate {
 
     /// Nothing gets in any more.
     pub fn close(&self) {
-        self.state.send_modify(|running| running.closed = true);
+        self.state.send_modify(|running| {
+            running.was_busy |= !running.closed && !running.names.is_empty();
+            running.closed = true;
+        });
+    }
+
+    /// Whether something ran when the gate was closed.
+    pub fn was_busy(&self) -> bool {
+        self.state.borrow().was_busy
     }
 
     /// The names of what runs, oldest first.

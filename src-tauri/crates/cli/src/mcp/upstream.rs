@@ -34,7 +34,7 @@ const START_WAIT: Duration = Duration::from_secs(30);
 /// Between TERM and KILL, when this program is gone: nothing may be left after two seconds.
 const GRACE: Duration = Duration::from_secs(1);
 /// At our own end, how long a program has from the end of its input to TERM: the contract has
-/// us all gone within a tenth of a second. It may then still take its time to end.
+/// us all gone within a tenth of a second when no call was in flight.
 pub const INPUT: Duration = Duration::from_millis(40);
 /// Variables that are for this program alone; they hold secrets.
 const OURS: [&str; 2] = [super::args::CONFIG_VARIABLE, super::args::TOKEN_VARIABLE];

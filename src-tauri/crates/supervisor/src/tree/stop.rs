@@ -15,6 +15,8 @@ use tokio::{
 
 /// The longest that end of input alone is given, unless the caller says less.
 const INPUT_LIMIT: Duration = Duration::from_secs(1);
+/// What end of input alone is given of a short time.
+const SHORT_INPUT: Duration = Duration::from_millis(40);
 /// The most that is kept back for KILL.
 const KILL_LIMIT: Duration = Duration::from_millis(750);
 /// Between two rounds of KILL.
@@ -60,11 +62,13 @@ struct Plan {
 }
 
 impl Plan {
-    /// The first quarter is for the end of input, the last fifth for KILL.
+    /// The first quarter is for the end of input (of a short time the first half: many need
+    /// no more), the last fifth for KILL.
     fn new(began: Instant, terms: Terms) -> Self {
         let total = terms.deadline.instant().saturating_duration_since(began);
+        let input = (total / 4).max((total / 2).min(SHORT_INPUT));
         Self {
-            term: began + (total / 4).min(terms.input),
+            term: began + input.min(terms.input),
             kill: began + total - (total / 5).min(KILL_LIMIT),
         }
     }
