@@ -70,9 +70,8 @@ pub async fn run(
             Ok(0)
         }
         Err(failure) => {
-            // What was opened for nothing is not left in the list.
-            if options.session.is_none() && !turn.has_begun {
-                let _ = remote.call("session_delete", json!({ "session": turn.session })).await;
+            if !turn.has_begun {
+                turn.drop_unused().await;
             }
             Err(failure)
         }
@@ -106,6 +105,12 @@ async fn create(remote: &Remote, options: &Chat) -> Result<String, Failure> {
 struct End {
     reason: String,
     description: Option<String>,
+}
+
+impl End {
+    fn cancelled() -> Self {
+        Self { reason: "cancelled".to_owned(), description: None }
+    }
 }
 
 struct Turn<'a> {
@@ -148,7 +153,15 @@ impl Turn<'_> {
                 answer = &mut handing, if !is_accepted => {
                     is_accepted = true;
                     waiting.clear();
-                    self.tell_servers(&answer?);
+                    match answer {
+                        Ok(accepted) => self.tell_servers(&accepted),
+                        // Cancelled on its way: there was no turn that could say so.
+                        Err(_) if self.cancels > 0 && !self.has_begun => {
+                            self.drop_unused().await;
+                            return Ok(End::cancelled());
+                        }
+                        Err(failure) => return Err(failure),
+                    }
                 }
                 event = self.events.next() => {
                     waiting.clear();
@@ -168,6 +181,14 @@ impl Turn<'_> {
                 }
                 never = waiting.follow(), if !is_accepted => match never {},
             }
+        }
+    }
+
+    /// What was opened for nothing is not left in the list.
+    async fn drop_unused(&self) {
+        if !self.is_continued {
+            let about = json!({ "session": self.session });
+            let _ = self.remote.call("session_delete", about).await;
         }
     }
 
@@ -205,7 +226,13 @@ impl Turn<'_> {
         let data = &message["data"];
         match message["messageType"].as_str().unwrap_or_default() {
             "sessionPromptStart" => {
-                self.has_begun |= data["request_id"].as_str() == Some(self.request.as_str());
+                let is_ours = data["request_id"].as_str() == Some(self.request.as_str());
+                // A cancel may have overtaken its prompt.
+                if is_ours && !self.has_begun && self.cancels > 0 {
+                    let about = json!({ "session": self.session });
+                    self.remote.call("session_cancel", about).await?;
+                }
+                self.has_begun |= is_ours;
             }
             "sessionRemoved" | "shuttingDown" => {
                 return Err(Failure::new(
@@ -268,24 +295,23 @@ impl Turn<'_> {
     async fn interrupted(&mut self, interrupt: Interrupt) -> Result<Option<End>, Failure> {
         self.cancels += 1;
         let about = json!({ "session": self.session });
-        let cancelled = || End { reason: "cancelled".to_owned(), description: None };
         if interrupt == Interrupt::End {
             // Whoever ends us waits; the turn is cancelled and not waited for.
             let _ = self.remote.call("session_cancel", about).await;
-            return Ok(Some(cancelled()));
-        }
-        if self.cancels == 1 && self.has_begun {
-            self.screen.note("cancelling; Ctrl+C again stops the session");
-            self.remote.call("session_cancel", about).await?;
-            return Ok(None);
+            return Ok(Some(End::cancelled()));
         }
         if !self.has_begun && self.cancels == 1 && self.is_continued {
             // What runs in that session now is somebody else's turn.
             self.screen.note("given up; a prompt that was queued stays queued");
-            return Ok(Some(cancelled()));
+            return Ok(Some(End::cancelled()));
+        }
+        if self.cancels == 1 {
+            self.screen.note("cancelling; Ctrl+C again stops the session");
+            self.remote.call("session_cancel", about).await?;
+            return Ok(None);
         }
         self.screen.note("stopping the session");
         self.remote.call("session_stop", about).await?;
-        Ok(Some(cancelled()))
+        Ok(Some(End::cancelled()))
     }
 }
