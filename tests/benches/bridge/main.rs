@@ -8,11 +8,14 @@
 
 #![allow(clippy::disallowed_methods, reason = "it starts the programs that it measures")]
 
+mod light;
+
 use gantry_tests::{
     Instance, McpClient, Stage, api,
     figures::{Report, median, private_mib, status_mib},
     npm, programs, wait_until,
 };
+use light::Light;
 use serde_json::{Value, json};
 use std::{
     future::Future,
@@ -20,6 +23,7 @@ use std::{
     process::Stdio,
     time::{Duration, Instant},
 };
+use tokio::sync::Mutex;
 
 /// Set in the process that is the echo.
 const ECHO: &str = "GANTRY_BENCH_ECHO";
@@ -124,6 +128,17 @@ async fn call(client: &McpClient, text: &str) {
     assert_eq!(result["content"][0]["text"].as_str().map(str::len), Some(text.len()));
 }
 
+/// Sixteen connections of next to no cost, each in the session of a client.
+async fn light(instance: &Instance, name: &str, clients: &[McpClient]) -> Vec<Mutex<Light>> {
+    let url = format!("{}/mcp/{name}", instance.url);
+    let mut all = Vec::new();
+    for client in clients {
+        let session = client.session().unwrap_or_else(|| panic!("no session"));
+        all.push(Mutex::new(Light::open(&url, &instance.token, &session).await));
+    }
+    all
+}
+
 /// One after the other.
 async fn latency(ways: &Ways, report: &mut Report) {
     let text = "x".repeat(900);
@@ -177,12 +192,23 @@ async fn times<F: Future<Output = ()>>(mut once: impl FnMut() -> F) -> Vec<f64> 
 async fn throughput(ways: &Ways, report: &mut Report) {
     let text = "x".repeat(900);
     let message = json!({ "id": 1, "params": { "arguments": { "text": text } } });
+    let light = light(&ways.instance, "echo", &ways.bridge).await;
+    let arguments = json!({ "text": text });
     let (mut direct, mut echo, mut bridge) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let rates = [
             rate((0..CALLERS).map(|_| async || call(&ways.direct, &text).await)).await,
             rate((0..CALLERS).map(|_| async || ways.echo_once(&message).await)).await,
-            rate(ways.bridge.iter().map(|client| async || call(client, &text).await)).await,
+            rate(light.iter().map(|one| {
+                async || {
+                    let result = one.lock().await.call("echo", &arguments).await;
+                    assert_eq!(
+                        result["content"][0]["text"].as_str().map(str::len),
+                        Some(text.len())
+                    );
+                }
+            }))
+            .await,
         ];
         if round > 0 {
             direct.push(rates[0]);
@@ -219,6 +245,7 @@ async fn real_throughput(stage: &Stage, instance: &Instance, report: &mut Report
         clients.push(client(instance, "real").await);
     }
     let arguments = json!({ "message": "x".repeat(900) });
+    let light = light(instance, "real", &clients).await;
     let once = async |client: &McpClient| {
         let result = client.call("echo", arguments.clone()).await;
         result.unwrap_or_else(|why| panic!("{why:#}"));
@@ -226,7 +253,13 @@ async fn real_throughput(stage: &Stage, instance: &Instance, report: &mut Report
     let (mut direct, mut bridge) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let one = rate((0..CALLERS).map(|_| async || once(&own).await)).await;
-        let other = rate(clients.iter().map(|client| async || once(client).await)).await;
+        let other = rate(light.iter().map(|light| {
+            async || {
+                let result = light.lock().await.call("echo", &arguments).await;
+                assert!(result["content"].is_array(), "{result}");
+            }
+        }))
+        .await;
         if round > 0 {
             direct.push(one);
             bridge.push(other);
