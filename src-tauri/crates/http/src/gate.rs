@@ -7,7 +7,10 @@
 //! for `<script src>`, and a cookie would go to every port of this host), and
 //! `/mcp/…`, which has tokens of its own.
 
-use crate::{answer, pages};
+use crate::{
+    answer, pages, reference,
+    table::{Access, access},
+};
 use axum::{
     body::Body,
     extract::{Request, State},
@@ -44,34 +47,6 @@ pub(crate) enum Refusal {
     Token,
 }
 
-/// What a route asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    /// Nothing.
-    Open,
-    /// `Authorization: Bearer`.
-    Bearer,
-    /// That, or `?token=`, where a browser cannot send headers.
-    BearerOrQuery,
-}
-
-fn access(method: &Method, path: &str) -> Access {
-    let reads = matches!(*method, Method::GET | Method::HEAD);
-    if path == "/mcp" || path.starts_with("/mcp/") {
-        return Access::Open;
-    }
-    if !reads {
-        return Access::Bearer;
-    }
-    if path == "/health" || pages::is_file(path) {
-        Access::Open
-    } else if path == "/" || path == "/events" || path.starts_with("/computer/progress/") {
-        Access::BearerOrQuery
-    } else {
-        Access::Bearer
-    }
-}
-
 impl Gate {
     /// Holds a request against the rules.
     pub fn check(&self, request: &Parts) -> Result<(), Refusal> {
@@ -86,9 +61,8 @@ impl Gate {
             return Ok(());
         }
         let access = access(&request.method, request.uri.path());
-        let Some(token) = self.token.as_deref().filter(|_| access != Access::Open) else {
-            return Ok(());
-        };
+        let is_ours = matches!(access, Access::Bearer | Access::BearerOrQuery);
+        let Some(token) = self.token.as_deref().filter(|_| is_ours) else { return Ok(()) };
         let given = bearer(&request.headers).map(str::to_owned).or_else(|| {
             (access == Access::BearerOrQuery).then(|| query_token(&request.uri)).flatten()
         });
@@ -163,6 +137,11 @@ pub(crate) async fn enter(State(gate): State<Arc<Gate>>, request: Request, next:
         tracing::debug!(%path, ?refusal, "request refused");
         if refusal == Refusal::Token && path == "/" && parts.method == Method::GET {
             return pages::locked();
+        }
+        if refusal == Refusal::Token
+            && reference::asks_for_a_page(&parts.method, &path, &parts.headers)
+        {
+            return reference::locked();
         }
         return refuse(&path, refusal);
     }

@@ -23,6 +23,7 @@ mod query;
 mod reference;
 mod routes;
 mod sse;
+mod table;
 mod tally;
 
 pub use listen::{HttpOptions, bind, serve, url};

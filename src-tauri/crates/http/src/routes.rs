@@ -1,10 +1,10 @@
-//! All routes in one place.
+//! The router around the [`table`](crate::table) of routes, and the smallest of them.
 
 use crate::{
-    HttpOptions, answer, api, computer,
+    HttpOptions, answer,
     feed::Feed,
     gate::{self, Gate},
-    mcp, metrics, pages, reference, sse,
+    mcp, pages, sse, table,
     tally::Tally,
 };
 use axum::{
@@ -13,7 +13,6 @@ use axum::{
     http::StatusCode,
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
-    routing::{get, post},
 };
 use gantry_core::{Error, app::App, shutdown::Phase};
 use gantry_supervisor::Scope;
@@ -76,21 +75,7 @@ pub(crate) fn router(
     scope.spawn("tally", tally.clone().follow(app.events().clone(), scope.cancelled()));
     let site =
         Site { app: app.clone(), scope: scope.clone(), started: Instant::now(), options, tally };
-    Router::new()
-        .route("/health", get(health))
-        .route("/metrics", get(metrics::text))
-        .route("/events", get(events))
-        .route("/api", get(reference::list))
-        .route("/api/docs", get(reference::docs))
-        .route("/api/openapi.json", get(reference::openapi))
-        .route("/api/{command}", post(api::call))
-        .route("/computer/chat", post(computer::chat))
-        .route("/computer/progress/{session}", get(computer::progress))
-        .route("/computer/agent/status", post(computer::status))
-        .route("/computer/agent/stop", post(computer::stop))
-        .route("/computer/agent/session/cancel", post(computer::cancel))
-        .route("/computer/agent/session/stop", post(computer::session_stop))
-        .route("/", get(pages::index))
+    table::ours()
         .fallback(other)
         .method_not_allowed_fallback(wrong_method)
         .with_state(site.clone())
@@ -99,14 +84,14 @@ pub(crate) fn router(
         .layer(middleware::from_fn_with_state(gate, gate::enter))
 }
 
-async fn health(State(site): State<Site>) -> Response {
+pub(crate) async fn health(State(site): State<Site>) -> Response {
     let status = if site.phase() == Phase::Running { "ok" } else { "shutting_down" };
     let uptime = u64::try_from(site.started.elapsed().as_millis()).unwrap_or(u64::MAX);
     Json(json!({ "status": status, "version": gantry_core::VERSION, "uptime_ms": uptime }))
         .into_response()
 }
 
-async fn events(State(site): State<Site>) -> Response {
+pub(crate) async fn events(State(site): State<Site>) -> Response {
     match Feed::open(&site.app).await {
         Ok(feed) => sse::response(feed),
         Err(error) => answer::failed_api(&error),

@@ -5,7 +5,7 @@
 
 mod typescript;
 
-pub use typescript::typescript;
+pub use typescript::{computer_types, typescript};
 
 use crate::{Error, Result, app::App, wire::*};
 use serde_json::Value;

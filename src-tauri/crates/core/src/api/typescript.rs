@@ -1,7 +1,10 @@
 //! The user interface's half of the wire, made from the Rust types.
 
 use super::{COMMANDS, visit};
-use crate::wire::{ChatAnswer, ChatRequest, Event, Happening};
+use crate::{
+    app::{AgentStatus, AgentStopped, ChatCancelled, ChatTarget},
+    wire::{ChatAnswer, ChatRequest, Event, Happening},
+};
 use std::{any::TypeId, collections::BTreeMap, collections::HashSet, fmt::Write};
 use ts_rs::{Config, TS, TypeVisitor};
 
@@ -36,6 +39,17 @@ pub fn typescript() -> String {
     }
     text.push_str("}\n");
     text
+}
+
+/// The types that only back ends use, in the same form.
+pub fn computer_types() -> String {
+    let config = Config::new().with_large_int("number");
+    let mut found = Declarations { config: &config, seen: HashSet::new(), texts: BTreeMap::new() };
+    found.visit::<ChatTarget>();
+    found.visit::<AgentStatus>();
+    found.visit::<AgentStopped>();
+    found.visit::<ChatCancelled>();
+    found.texts.into_values().map(|declaration| format!("{declaration}\n")).collect()
 }
 
 struct Declarations<'a> {

@@ -1,8 +1,12 @@
 //! The reference: `GET /api` (JSON Schema), `GET /api/openapi.json` and
 //! `GET /api/docs`, all made from the command table and the wire types.
 
+mod document;
+mod locked;
 mod page;
 mod schema;
+
+pub(crate) use locked::{asks_for_a_page, locked};
 
 use crate::answer;
 use axum::{
@@ -10,8 +14,9 @@ use axum::{
     http::header,
     response::{IntoResponse as _, Response},
 };
+use document::document;
 use gantry_core::{Error, api};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// A command with its schemas.
 struct Command {
@@ -78,105 +83,32 @@ pub(crate) async fn docs() -> Response {
     (headers, page::page(commands(), &api::typescript())).into_response()
 }
 
-/// What can go wrong with every request, and what it means.
-const REFUSALS: &[(u16, &str)] = &[
-    (400, "the input is wrong; the message names the field"),
-    (401, "no token, or a wrong one"),
-    (403, "a foreign Host or Origin"),
-    (404, "the session, server, agent or command is not there"),
-    (405, "the route is there, but not for this method"),
-    (408, "the body took longer than a minute"),
-    (409, "a turn is running"),
-    (413, "the body is larger than 10 MiB"),
-    (431, "the head of the request is too large"),
-    (500, "it was tried and failed; the message says what"),
-    (503, "Gantry is shutting down"),
-];
-
-fn document() -> Result<Value, String> {
-    let prefix = "#/components/schemas/";
-    let schemas = schema::declarations(&api::typescript(), prefix)?;
-    let mut paths = Map::new();
-    for command in commands() {
-        let data = schema::of(&command.output, prefix)?;
-        let ok = json!({ "type": "object", "required": ["ok", "data"],
-            "properties": { "ok": { "const": true }, "data": data } });
-        let input = schema::of(&command.input, prefix)?;
-        let operation = operation(command.about, command.name, Some(input), &ok, "ApiError");
-        paths.insert(format!("/api/{}", command.name), json!({ "post": operation }));
-    }
-    let any = json!({ "type": "object" });
-    for (path, about, input) in [
-        ("chat", "Hands a prompt to an agent.", json!({ "$ref": format!("{prefix}ChatRequest") })),
-        ("agent/status", "Whether the project's agent works.", any.clone()),
-        ("agent/stop", "Stops the project's agent.", any.clone()),
-        ("agent/session/cancel", "Cancels the running turn.", any.clone()),
-        ("agent/session/stop", "Stops a session.", any.clone()),
-    ] {
-        let ok = json!({ "$ref": format!("{prefix}Envelope") });
-        let name = format!("computer_{}", path.replace('/', "_"));
-        let operation = operation(about, &name, Some(input), &ok, "Envelope");
-        paths.insert(format!("/computer/{path}"), json!({ "post": operation }));
-    }
-    for (path, about, kind) in [
-        ("/health", "Whether it is well; needs no token.", "application/json"),
-        ("/metrics", "What is known now, as Prometheus reads it.", "text/plain"),
-        ("/api", "All commands with their types.", "application/json"),
-    ] {
-        let mut operation = operation(about, path.trim_start_matches('/'), None, &any, "ApiError");
-        operation["responses"]["200"]["content"] = json!({ kind: {} });
-        paths.insert(path.to_owned(), json!({ "get": operation }));
-    }
-    let mut schemas = schemas;
-    schemas.insert(
-        "ApiError".into(),
-        json!({
-            "type": "object", "required": ["ok", "error"],
-            "properties": { "ok": { "const": false }, "error": { "type": "object",
-                "required": ["code", "message"],
-                "properties": { "code": { "type": "string" }, "message": { "type": "string" } } } },
-        }),
-    );
-    schemas.insert(
-        "Envelope".into(),
-        json!({
-            "type": "object", "required": ["code", "message", "success"],
-            "properties": { "code": { "type": "string" }, "message": { "type": "string" },
-                "success": { "type": "boolean" } },
-        }),
-    );
-    Ok(json!({
-        "openapi": "3.1.0",
-        "info": { "title": "Gantry", "version": gantry_core::VERSION },
-        "security": [{ "token": [] }],
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-        },
-        "paths": paths,
-    }))
-}
-
-fn operation(about: &str, name: &str, input: Option<Value>, ok: &Value, failed: &str) -> Value {
-    let content = |schema: &Value| json!({ "application/json": { "schema": schema } });
-    let failed = json!({ "$ref": format!("#/components/schemas/{failed}") });
-    let mut responses = Map::new();
-    responses.insert("200".into(), json!({ "description": "done", "content": content(ok) }));
-    for (status, means) in REFUSALS {
-        let answer = json!({ "description": means, "content": content(&failed) });
-        responses.insert(status.to_string(), answer);
-    }
-    let mut operation =
-        json!({ "operationId": name, "summary": about, "responses": Value::Object(responses) });
-    if let Some(input) = input {
-        operation["requestBody"] = json!({ "required": true, "content": content(&input) });
-    }
-    operation
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_route_is_in_the_document_with_what_it_asks_for() {
+        let document = document().unwrap();
+        let mut described = 0;
+        for route in crate::table::all().filter(|route| route.path != "/api/{command}") {
+            let operation = &document["paths"][route.path][route.method];
+            assert!(operation["responses"].is_object(), "{} {}", route.method, route.path);
+            let security = operation["security"].as_array().unwrap();
+            let schemes = security.iter().flat_map(|one| one.as_object().unwrap().keys());
+            let wanted: &[&str] = match route.access {
+                crate::table::Access::Open => &[],
+                crate::table::Access::Bearer => &["token"],
+                crate::table::Access::BearerOrQuery => &["token", "query"],
+                crate::table::Access::Own => &["agent"],
+            };
+            assert_eq!(schemes.collect::<Vec<_>>(), wanted, "{} {}", route.method, route.path);
+            described += 1;
+        }
+        let paths = document["paths"].as_object().unwrap();
+        let operations: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
+        assert_eq!(operations, described + api::COMMANDS.len(), "and nothing else is");
+    }
 
     #[test]
     fn every_command_is_in_the_document_with_its_types() {

@@ -3,10 +3,12 @@
 use super::{super::agents::check_name, DEFAULT_PROJECT, clock::iso};
 use crate::{Error, Result, wire::*};
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 /// A user's project, or one session of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, TS)]
 #[serde(default)]
+#[ts(optional_fields)]
 pub struct ChatTarget {
     /// Required.
     pub user_id: Option<String>,
@@ -17,7 +19,7 @@ pub struct ChatTarget {
 }
 
 /// Answer of `POST /computer/agent/status`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
 pub struct AgentStatus {
     /// As asked.
     pub user_id: String,
@@ -36,7 +38,7 @@ pub struct AgentStatus {
 }
 
 /// Answer of `POST /computer/agent/stop`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
 pub struct AgentStopped {
     /// Always true; what does not run stays so.
     pub success: bool,
@@ -49,7 +51,7 @@ pub struct AgentStopped {
 }
 
 /// Answer of `POST /computer/agent/session/cancel`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
 pub struct ChatCancelled {
     /// Always true; a session without a turn stays so.
     pub success: bool,
