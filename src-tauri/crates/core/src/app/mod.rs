@@ -122,7 +122,7 @@ impl App {
         }
         // Before anything is looked for or started.
         environment::ask_login_shell(&supervisor).await;
-        let events = Events::new();
+        let events = Events::of_this_run();
         let bridge = Bridge::new(BridgeParts {
             scope: scope.child("bridge"),
             supervisor: supervisor.clone(),
