@@ -1,6 +1,6 @@
 //! What comes from the agent, in the order in which it wrote it.
 
-use crate::PeerError;
+use crate::{ClientCall, Offers, PeerError, RawUpdate, lines::Fence};
 use agent_client_protocol as sdk;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -14,16 +14,18 @@ pub enum FromAgent {
         /// The agent's id of the session.
         session: String,
         /// The raw `update` object, whatever its kind.
-        update: Value,
+        update: RawUpdate,
     },
     /// `session/request_permission`.
     Permission(PermissionAsk),
+    /// Another request that is offered.
+    Call(ClientCall),
     /// The answer to one of our requests.
     Answer(Answer),
     /// The agent does not want an answer to one of its requests any more
     /// (`$/cancel_request`).
     Withdrawn {
-        /// The request's id; see [`PermissionAsk::request`].
+        /// The request's id; see [`PermissionAsk::request`] and [`ClientCall::request`].
         request: Value,
     },
     /// Another notification.
@@ -129,11 +131,13 @@ impl std::fmt::Debug for Answer {
 /// Puts what the agent sends into the queue.
 pub(crate) struct Router {
     queue: mpsc::Sender<FromAgent>,
+    offers: Offers,
+    fence: Fence,
 }
 
 impl Router {
-    pub(crate) fn new(queue: mpsc::Sender<FromAgent>) -> Self {
-        Self { queue }
+    pub(crate) fn new(queue: mpsc::Sender<FromAgent>, offers: Offers, fence: Fence) -> Self {
+        Self { queue, offers, fence }
     }
 
     async fn push(&self, item: FromAgent) -> Result<(), sdk::Error> {
@@ -150,13 +154,20 @@ impl Router {
         responder: sdk::Responder<Value>,
     ) -> Result<(), sdk::Error> {
         let (method, mut params) = message.into_parts();
+        if self.offers.covers(&method) {
+            let session = params.get("sessionId").and_then(Value::as_str).map(str::to_owned);
+            let request = serde_json::to_value(responder.raw_id()).unwrap_or_default();
+            let responder = Some(responder);
+            let call = ClientCall { method, session, params, request, responder };
+            return self.push(FromAgent::Call(call)).await;
+        }
         if method == "elicitation/create" {
             // Not advertised; an agent that asks all the same must not wait for ever.
             tracing::info!("the agent's question (elicitation) was answered `cancel`");
             return responder.respond(json!({ "action": "cancel" }));
         }
         if method != "session/request_permission" {
-            // Not advertised (`fs/*`, `terminal/*`), or unknown.
+            // Not advertised, or unknown.
             return responder.respond_with_error(sdk::Error::method_not_found().data(method));
         }
         let Some(session) = take_text(&mut params, "sessionId") else {
@@ -176,6 +187,11 @@ impl Router {
 
     async fn notification(&self, message: sdk::UntypedMessage) -> Result<(), sdk::Error> {
         let (method, mut params) = message.into_parts();
+        if method == Fence::METHOD {
+            self.fence.passed();
+            return Ok(());
+        }
+        // The reader takes the short way with most updates.
         if method == "session/update" {
             let session = take_text(&mut params, "sessionId");
             let update = params.get_mut("update").map(Value::take);
@@ -183,6 +199,7 @@ impl Router {
                 tracing::warn!("skipped an update without `sessionId` or `update`");
                 return Ok(());
             };
+            let update = RawUpdate::from(update);
             return self.push(FromAgent::Update { session, update }).await;
         }
         if method == "$/cancel_request" {

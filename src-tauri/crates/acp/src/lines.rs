@@ -1,17 +1,20 @@
 //! Lines in and out: one JSON-RPC message each, with limits.
 
-use crate::{Direction, Disconnected, FromAgent, Tap};
+use crate::{Direction, Disconnected, FromAgent, RawUpdate, Tap};
 use agent_client_protocol as sdk;
 use futures::{StreamExt as _, channel::mpsc::UnboundedReceiver, channel::mpsc::UnboundedSender};
 use sdk::{RawJsonRpcId, RawJsonRpcMessage, TransportFrame};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::{
+    borrow::Cow,
     collections::{HashMap, VecDeque},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
 };
 
 /// How many of the skipped lines are logged and remembered.
@@ -101,20 +104,61 @@ impl Drop for EndOfWriting {
     }
 }
 
+/// Lets the reader wait until the protocol layer is done with everything it was given:
+/// it handles one message after the other, so a message of ours behind them says so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fence(Arc<Notify>);
+
+impl Fence {
+    /// The method of our message. An agent that sends it only spoils its own order.
+    pub(crate) const METHOD: &str = "$/gantry/fence";
+
+    /// The protocol layer came to it.
+    pub(crate) fn passed(&self) {
+        self.0.notify_one();
+    }
+
+    async fn wait(&self, incoming: &UnboundedSender<TransportFrame>) -> Result<(), Disconnected> {
+        let message = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, Self::METHOD);
+        hand_over(incoming, TransportFrame::parse_json(&message))?;
+        self.0.notified().await;
+        Ok(())
+    }
+}
+
+fn hand_over(
+    incoming: &UnboundedSender<TransportFrame>,
+    frame: TransportFrame,
+) -> Result<(), Disconnected> {
+    incoming.unbounded_send(frame).map_err(|_| Disconnected::Protocol("it was closed".to_owned()))
+}
+
+/// Where what was read goes.
+pub(crate) struct Outlets {
+    /// The protocol layer.
+    pub(crate) incoming: UnboundedSender<TransportFrame>,
+    /// Past it: updates need nothing of what it does.
+    pub(crate) queue: mpsc::Sender<FromAgent>,
+    /// Keeps the order of both.
+    pub(crate) fence: Fence,
+    pub(crate) noise: Noise,
+    pub(crate) tap: Option<Tap>,
+}
+
 /// Reads messages until the end of the output. Does not read ahead of a full
 /// queue: the channel to the protocol layer has no bound of its own.
 pub(crate) async fn read<R: AsyncRead + Unpin>(
     reader: R,
-    incoming: UnboundedSender<TransportFrame>,
-    queue: mpsc::Sender<FromAgent>,
     limit: usize,
-    noise: Noise,
-    tap: Option<Tap>,
+    outlets: Outlets,
 ) -> Result<(), Disconnected> {
+    let Outlets { incoming, queue, fence, noise, tap } = outlets;
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
     let mut line = Vec::new();
+    // The protocol layer may have something that is not in the queue yet.
+    let mut behind = false;
     loop {
-        drop(queue.reserve().await.map_err(|_| Disconnected::Abandoned)?);
+        let mut place = queue.reserve().await.map_err(|_| Disconnected::Abandoned)?;
         if line.capacity() > LARGE_LINE {
             line = Vec::new();
         }
@@ -134,15 +178,59 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
                 if let Some(tap) = &tap {
                     tap(Direction::FromAgent, text);
                 }
+                if let Some(update) = update(text) {
+                    if behind {
+                        drop(place);
+                        fence.wait(&incoming).await?;
+                        behind = false;
+                        place = queue.reserve().await.map_err(|_| Disconnected::Abandoned)?;
+                    }
+                    place.send(update);
+                    continue;
+                }
                 match message(text) {
-                    Ok(frame) => incoming
-                        .unbounded_send(frame)
-                        .map_err(|_| Disconnected::Protocol("it was closed".to_owned()))?,
+                    Ok(frame) => {
+                        behind = true;
+                        hand_over(&incoming, frame)?;
+                    }
                     Err(why) => noise.add(text, why),
                 }
             }
         }
     }
+}
+
+/// How far into a line its method is looked for, in bytes.
+const HEAD: usize = 256;
+
+/// The update in a line. Anything else, and whatever is odd, is the protocol layer's.
+fn update(text: &str) -> Option<FromAgent> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(borrow)]
+        method: Cow<'a, str>,
+        #[serde(borrow)]
+        params: Params<'a>,
+        id: Option<serde::de::IgnoredAny>,
+    }
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "sessionId")]
+        session: Cow<'a, str>,
+        #[serde(borrow)]
+        update: &'a RawValue,
+    }
+    let head = &text.as_bytes()[..text.len().min(HEAD)];
+    let method = b"session/update";
+    if !head.windows(method.len()).any(|part| part == method) {
+        return None;
+    }
+    let line: Line<'_> = serde_json::from_str(text).ok()?;
+    if line.method != "session/update" || line.id.is_some() {
+        return None;
+    }
+    let Params { session, update } = line.params;
+    Some(FromAgent::Update { session: session.into_owned(), update: RawUpdate::new(update) })
 }
 
 /// The message in a line, or why there is none. A broken call is passed on: the

@@ -1,7 +1,7 @@
 //! Our side's handle to an agent.
 
 use crate::{
-    Answer, FromAgent, PeerError,
+    Answer, FromAgent, Offers, PeerError,
     facts::AgentFacts,
     from_agent::Then,
     lines::{Noise, WrittenRequests},
@@ -100,6 +100,7 @@ pub struct Peer {
     link: watch::Receiver<Option<Link>>,
     // Weak: the queue ends with the connection, however many peers there are.
     queue: mpsc::WeakSender<FromAgent>,
+    offers: Offers,
     written: WrittenRequests,
     noise: Noise,
 }
@@ -108,18 +109,19 @@ impl Peer {
     pub(crate) fn new(
         link: watch::Receiver<Option<Link>>,
         queue: mpsc::WeakSender<FromAgent>,
+        offers: Offers,
         written: WrittenRequests,
         noise: Noise,
     ) -> Self {
-        Self { link, queue, written, noise }
+        Self { link, queue, offers, written, noise }
     }
 
     fn link(&self) -> Result<Link, PeerError> {
         self.link.borrow().clone().ok_or(PeerError::Lost)
     }
 
-    /// `initialize`: waits for the connection, agrees on the version, says what we can
-    /// do (no `fs`, no `terminal`; a sign-in in a terminal is shown), and learns what the agent can do.
+    /// `initialize`: waits for the connection, agrees on the version, says what we do for
+    /// it ([`Offers`]), and learns what the agent can do.
     ///
     /// # Errors
     /// The agent's, or an answer with another version.
@@ -130,11 +132,7 @@ impl Peer {
                 "initialize",
                 json!({
                     "protocolVersion": PROTOCOL_VERSION,
-                    "clientCapabilities": {
-                        "fs": { "readTextFile": false, "writeTextFile": false },
-                        "terminal": false,
-                        "auth": { "terminal": true },
-                    },
+                    "clientCapabilities": self.offers.capabilities(),
                     "clientInfo": {
                         "name": client.name, "title": client.title, "version": client.version,
                     },

@@ -69,19 +69,33 @@ impl Events {
 
     /// Appends an event and returns its number.
     pub fn publish(&self, what: Happening) -> u64 {
+        self.publish_all([what])
+    }
+
+    /// Appends events one after the other, with nothing between them, and returns the number
+    /// of the last. Neighbours of one session reach its feed together.
+    pub fn publish_all(&self, happenings: impl IntoIterator<Item = Happening>) -> u64 {
+        let at = now();
         let mut log = self.log();
-        log.seq += 1;
-        let event = Arc::new(Event { seq: log.seq, at: now(), what });
-        if let Some(session) = session_of(&event.what) {
-            let feed = log.feeds.entry(session.to_owned()).or_default();
-            feed.push(&event);
-        } else if let Happening::SessionRemoved { id } = &event.what
-            && let Some(feed) = log.feeds.remove(id)
-        {
-            feed.close();
+        let mut together: Vec<Arc<Event>> = Vec::new();
+        for what in happenings {
+            log.seq += 1;
+            let event = Arc::new(Event { seq: log.seq, at, what });
+            let session = session_of(&event.what);
+            if together.first().is_some_and(|first| session_of(&first.what) != session) {
+                log.feed(&mut together);
+            }
+            if session.is_some() {
+                together.push(event.clone());
+            } else if let Happening::SessionRemoved { id } = &event.what
+                && let Some(feed) = log.feeds.remove(id)
+            {
+                feed.close();
+            }
+            // Nobody listening is fine: the log is not the only copy of a fact.
+            let _ = log.readers.send(event);
         }
-        // Nobody listening is fine: the log is not the only copy of a fact.
-        let _ = log.readers.send(event);
+        log.feed(&mut together);
         log.seq
     }
 
@@ -108,6 +122,21 @@ impl Events {
     /// The feed of one session, kept from its first event in this run.
     pub fn feed(&self, session: &str) -> Feed {
         self.log().feeds.entry(session.to_owned()).or_default().clone()
+    }
+}
+
+impl Log {
+    /// Hands events of one session to its feed.
+    fn feed(&mut self, events: &mut Vec<Arc<Event>>) {
+        let Some(session) = events.first().and_then(|event| session_of(&event.what)) else {
+            return;
+        };
+        if !self.feeds.contains_key(session) {
+            self.feeds.insert(session.to_owned(), Feed::default());
+        }
+        if let Some(feed) = self.feeds.get(session) {
+            feed.push(std::mem::take(events));
+        }
     }
 }
 

@@ -8,9 +8,11 @@ use gantry_core::{
     app::iso,
     events::{FeedItem, FeedReader},
     shutdown::Phase,
-    wire::{Event, Happening},
+    wire::{Event, Happening, RawUpdate},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use tokio::{
     sync::watch,
     time::{Interval, MissedTickBehavior, interval_at},
@@ -25,6 +27,10 @@ pub(crate) struct Progress {
     reader: FeedReader,
     acp_id: AcpId,
     known_acp_id: Option<String>,
+    /// An instant and how it is written: many events share one.
+    written: (i64, String),
+    /// What came after the events of the last piece.
+    waiting: Option<FeedItem>,
     phase: watch::Receiver<Phase>,
     ping: Interval,
     stage: Stage,
@@ -48,31 +54,97 @@ impl Progress {
         let mut ping = interval_at(tokio::time::Instant::now() + sse::PING_EVERY, sse::PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let session = session.to_owned();
-        Self { session, reader, acp_id, known_acp_id: None, phase, ping, stage: Stage::Opening }
-    }
-
-    fn line(&self, kind: &str, name: &str, data: Value, at: i64) -> Value {
-        json!({
-            "sessionId": self.session,
-            "acpSessionId": self.known_acp_id,
-            "messageType": kind,
-            "subType": name,
-            "data": data,
-            "timestamp": iso(at),
-        })
+        Self {
+            session,
+            reader,
+            acp_id,
+            known_acp_id: None,
+            written: (0, iso(0)),
+            waiting: None,
+            phase,
+            ping,
+            stage: Stage::Opening,
+        }
     }
 
     fn unnumbered(&self, kind: &str, name: &str, data: Value) -> Bytes {
-        sse::event(None, name, &self.line(kind, name, data, gantry_core::events::now()))
+        let timestamp = iso(gantry_core::events::now());
+        let line = self.line(kind, name, Data::Ours(data), &timestamp);
+        sse::event(None, name, &line)
     }
 
-    fn numbered(&mut self, event: &Event) -> Option<Bytes> {
+    fn line<'a>(
+        &'a self,
+        kind: &'a str,
+        name: &'a str,
+        data: Data<'a>,
+        timestamp: &'a str,
+    ) -> Line<'a> {
+        Line {
+            session_id: &self.session,
+            acp_session_id: self.known_acp_id.as_deref(),
+            message_type: kind,
+            sub_type: name,
+            data,
+            timestamp,
+        }
+    }
+
+    /// Adds an event to a piece.
+    fn push(&mut self, piece: &mut Vec<u8>, event: &Event) {
         if self.known_acp_id.is_none() || matches!(event.what, Happening::TurnStarted { .. }) {
             self.known_acp_id = (self.acp_id)().or(self.known_acp_id.take());
         }
-        let (kind, name, data) = message(&event.what)?;
-        Some(sse::event(Some(event.seq), &name, &self.line(kind, &name, data, event.at)))
+        if self.written.0 != event.at {
+            self.written = (event.at, iso(event.at));
+        }
+        let Some((kind, name, data)) = message(&event.what) else { return };
+        sse::push(piece, Some(event.seq), &name, &self.line(kind, &name, data, &self.written.1));
     }
+
+    /// The event and those that are there already, as one piece.
+    fn piece(&mut self, event: &Event) -> Bytes {
+        let mut piece = Vec::new();
+        self.push(&mut piece, event);
+        while piece.len() < sse::PIECE && self.waiting.is_none() {
+            match self.reader.try_next() {
+                Some(FeedItem::Event(event)) => self.push(&mut piece, &event),
+                other => {
+                    self.waiting = other;
+                    break;
+                }
+            }
+        }
+        piece.into()
+    }
+
+    async fn next_item(reader: &mut FeedReader, waiting: &mut Option<FeedItem>) -> FeedItem {
+        match waiting.take() {
+            Some(item) => item,
+            None => reader.next().await,
+        }
+    }
+}
+
+/// What the `data` line holds.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    session_id: &'a str,
+    acp_session_id: Option<&'a str>,
+    message_type: &'a str,
+    sub_type: &'a str,
+    data: Data<'a>,
+    timestamp: &'a str,
+}
+
+/// What an event tells.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Data<'a> {
+    /// As the agent wrote it.
+    Raw(&'a RawUpdate),
+    Ours(Value),
 }
 
 impl Frames for Progress {
@@ -89,10 +161,13 @@ impl Frames for Progress {
             tokio::select! {
                 // What is there goes out before the end.
                 biased;
-                item = self.reader.next() => match item {
-                    FeedItem::Event(event) => if let Some(frame) = self.numbered(&event) {
-                        return Some(frame);
-                    },
+                item = Self::next_item(&mut self.reader, &mut self.waiting) => match item {
+                    FeedItem::Event(event) => {
+                        let piece = self.piece(&event);
+                        if !piece.is_empty() {
+                            return Some(piece);
+                        }
+                    }
                     FeedItem::Resync => return Some(self.unnumbered("resync", "resync", json!({}))),
                     FeedItem::End => {
                         self.stage = Stage::Over;
@@ -125,36 +200,37 @@ pub(crate) fn place(headers: &HeaderMap, query: Option<&str>) -> u64 {
 }
 
 /// `messageType`, `subType` and `data` of an event.
-fn message(what: &Happening) -> Option<(&'static str, String, Value)> {
+fn message(what: &Happening) -> Option<(&'static str, Cow<'_, str>, Data<'_>)> {
     Some(match what {
         Happening::TurnStarted { turn, request_id, .. } => (
             "sessionPromptStart",
             "prompt_start".into(),
-            json!({ "request_id": request_id, "turn": turn }),
+            Data::Ours(json!({ "request_id": request_id, "turn": turn })),
         ),
         Happening::Update { update, .. } => {
-            let name = update.get("sessionUpdate").and_then(Value::as_str).unwrap_or("update");
-            ("agentSessionUpdate", name.to_owned(), update.clone())
+            let kind = update.shape().kind;
+            let name = if kind.is_empty() { "update".into() } else { kind };
+            ("agentSessionUpdate", name, Data::Raw(update))
         }
         Happening::PermissionRequested { permission, .. } => (
             "permissionRequest",
             "permission_request".into(),
-            json!({
+            Data::Ours(json!({
                 "request": permission.request,
                 "turn": permission.turn,
                 "toolCall": permission.tool_call,
                 "options": permission.options,
-            }),
+            })),
         ),
         Happening::PermissionResolved { request, outcome, reason, .. } => (
             "permissionRequest",
             "permission_resolved".into(),
-            json!({ "request": request, "outcome": outcome, "reason": reason }),
+            Data::Ours(json!({ "request": request, "outcome": outcome, "reason": reason })),
         ),
         Happening::TurnEnded { reason, description, .. } => (
             "sessionPromptEnd",
-            reason.clone(),
-            json!({ "reason": reason, "description": description }),
+            reason.into(),
+            Data::Ours(json!({ "reason": reason, "description": description })),
         ),
         _ => return None,
     })

@@ -9,8 +9,7 @@ struct Block {
     data: Value,
 }
 
-fn parse(frame: &Bytes) -> Block {
-    let text = std::str::from_utf8(frame).unwrap();
+fn parse(text: &str) -> Block {
     assert!(text.ends_with("\n\n") && text.matches("\n\n").count() == 1, "{text:?}");
     let field = |name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).map(str::to_owned)
@@ -22,22 +21,42 @@ fn parse(frame: &Bytes) -> Block {
     }
 }
 
-fn open(events: &Events, after: u64) -> (Progress, watch::Sender<Phase>) {
-    let (sender, phase) = watch::channel(Phase::Running);
-    let reader = events.feed("s").read(after);
-    (Progress::new("s", reader, Box::new(|| Some("acp-1".into())), phase), sender)
+/// A stream whose pieces are read event by event.
+struct Reader {
+    progress: Progress,
+    read: std::collections::VecDeque<String>,
 }
 
-async fn block(progress: &mut Progress) -> Block {
-    let frame = tokio::time::timeout(Duration::from_secs(60), progress.next());
-    parse(&frame.await.expect("an event in time").expect("the stream goes on"))
+impl Reader {
+    async fn next(&mut self) -> Option<Bytes> {
+        assert!(self.read.is_empty());
+        self.progress.next().await
+    }
+}
+
+fn open(events: &Events, after: u64) -> (Reader, watch::Sender<Phase>) {
+    let (sender, phase) = watch::channel(Phase::Running);
+    let reader = events.feed("s").read(after);
+    let progress = Progress::new("s", reader, Box::new(|| Some("acp-1".into())), phase);
+    (Reader { progress, read: Default::default() }, sender)
+}
+
+async fn block(reader: &mut Reader) -> Block {
+    if reader.read.is_empty() {
+        let piece = tokio::time::timeout(Duration::from_secs(60), reader.progress.next());
+        let piece = piece.await.expect("an event in time").expect("the stream goes on");
+        let text = std::str::from_utf8(&piece).unwrap();
+        reader.read = text.split_inclusive("\n\n").map(str::to_owned).collect();
+    }
+    parse(&reader.read.pop_front().expect("a piece has an event"))
 }
 
 fn update(kind: &str, text: &str) -> Happening {
     Happening::Update {
         session: "s".into(),
         turn: Some("t".into()),
-        update: json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}, "new": 1}),
+        update: json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}, "new": 1})
+            .into(),
     }
 }
 
@@ -185,4 +204,26 @@ fn the_place_is_what_the_browser_says_before_what_the_url_says() {
     assert_eq!(place(&HeaderMap::new(), Some("token=x&after=5")), 5);
     assert_eq!(place(&header("9"), Some("after=5")), 9);
     assert_eq!(place(&header("nonsense"), Some("after=5")), 5);
+}
+
+#[tokio::test]
+async fn what_is_there_is_one_piece_and_a_piece_is_bounded() {
+    let events = Events::new();
+    let (mut reader, _phase) = open(&events, 0);
+    block(&mut reader).await;
+    events.publish_all((0..10).map(|n| update("agent_message_chunk", &n.to_string())));
+    let piece = reader.next().await.unwrap();
+    assert_eq!(std::str::from_utf8(&piece).unwrap().matches("\n\n").count(), 10);
+    let long = "x".repeat(10_000);
+    events.publish_all((0..10).map(|_| update("agent_message_chunk", &long)));
+    events.publish(Happening::SessionRemoved { id: "s".into() });
+    let mut sizes = Vec::new();
+    let mut text = String::new();
+    while let Some(piece) = reader.next().await {
+        sizes.push(piece.len());
+        text.push_str(std::str::from_utf8(&piece).unwrap());
+    }
+    assert_eq!(text.matches("id: ").count(), 10);
+    assert!(sizes.iter().all(|size| *size < sse::PIECE + 11_000), "{sizes:?}");
+    assert!(sizes.len() >= 4 && text.contains("session_removed"));
 }

@@ -1,4 +1,4 @@
-//! Server-sent events: one event, one piece of the body, so one write.
+//! Server-sent events: as many as are there are one piece of the body, so one write.
 
 use axum::{
     body::Body,
@@ -8,25 +8,39 @@ use axum::{
 use bytes::Bytes;
 use futures::stream;
 use serde::Serialize;
-use std::{convert::Infallible, fmt::Write as _, time::Duration};
+use std::{borrow::Cow, convert::Infallible, io::Write as _, time::Duration};
 
 /// Between two pings of a stream.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(15);
 
-/// One event. The name is cut down to what a line of the format can hold,
-/// because agents choose it.
+/// So many bytes are a piece; an event more goes into the next one.
+pub(crate) const PIECE: usize = 32 * 1024;
+
+/// One event; see [`push`].
 pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Bytes {
-    let mut text = String::new();
+    let mut piece = Vec::new();
+    push(&mut piece, id, name, data);
+    piece.into()
+}
+
+/// Adds one event. The name is cut down to what a line of the format can hold,
+/// because agents choose it.
+pub(crate) fn push(piece: &mut Vec<u8>, id: Option<u64>, name: &str, data: &impl Serialize) {
+    // Writing into memory does not fail.
     if let Some(id) = id {
-        let _ = writeln!(text, "id: {id}");
+        let _ = writeln!(piece, "id: {id}");
     }
     if !name.is_empty() {
-        let _ = writeln!(text, "event: {}", plain(name));
+        let _ = writeln!(piece, "event: {}", plain(name));
     }
+    piece.extend_from_slice(b"data: ");
+    let begin = piece.len();
     // JSON escapes line breaks, so this is one line.
-    let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
-    let _ = write!(text, "data: {data}\n\n");
-    text.into()
+    if serde_json::to_writer(&mut *piece, data).is_err() {
+        piece.truncate(begin);
+        piece.extend_from_slice(b"null");
+    }
+    piece.extend_from_slice(b"\n\n");
 }
 
 /// What a stream begins with: something at once for proxies that wait for a
@@ -40,13 +54,17 @@ pub(crate) fn comment_ping() -> Bytes {
     Bytes::from_static(b": ping\n\n")
 }
 
-fn plain(name: &str) -> String {
-    let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
-    let name: String = name.chars().filter(allowed).take(100).collect();
-    if name.is_empty() { "update".to_owned() } else { name }
+fn plain(name: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 100;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
+    if !name.is_empty() && name.len() <= LONGEST && name.chars().all(allowed) {
+        return name.into();
+    }
+    let name: String = name.chars().filter(|c| allowed(*c)).take(LONGEST).collect();
+    if name.is_empty() { "update".into() } else { name.into() }
 }
 
-/// Something that is read event by event.
+/// Something that is read piece by piece.
 pub(crate) trait Frames: Send + 'static {
     /// The next piece; `None` ends the stream.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;

@@ -20,6 +20,7 @@ pub async fn agents(supervisor: &Supervisor, ours: &Programs, data: &DataDir) ->
         command: ours.gantry.display().to_string(),
         args: vec!["agent".into()],
         env: Default::default(),
+        offers: Default::default(),
     };
     let mut all = vec![("built-in".to_owned(), builtin)];
     let mut findings = Vec::new();

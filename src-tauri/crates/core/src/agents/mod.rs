@@ -9,6 +9,7 @@ pub(crate) use find::{Found, find};
 pub(crate) use install::{Installs, InstallsParts, import};
 pub(crate) use registry::{Read, platform, read};
 
+use crate::wire::ClientOffers;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -37,6 +38,9 @@ pub(crate) struct Known {
     /// Added to its environment.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
+    /// What Gantry does for it: only what was tried with it.
+    #[serde(default)]
+    pub(crate) offers: ClientOffers,
     /// What Gantry can install.
     #[serde(default)]
     pub(crate) package: Option<Package>,

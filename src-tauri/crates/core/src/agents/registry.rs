@@ -2,7 +2,7 @@
 //! their packages are. Pure.
 
 use super::{Known, Package, Registry};
-use crate::app::agents::check_name;
+use crate::{app::agents::check_name, wire::ClientOffers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -105,6 +105,7 @@ fn known(entry: Entry, platform: &str) -> Result<Known, String> {
         program: String::new(),
         args: Vec::new(),
         env: BTreeMap::new(),
+        offers: ClientOffers::default(),
         package: None,
         how_to_install: String::new(),
         places: Vec::new(),

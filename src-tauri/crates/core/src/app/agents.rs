@@ -4,7 +4,7 @@ use super::App;
 use crate::{
     Error, Result,
     agents::{self, Found, Known},
-    session::AgentSpec,
+    session::{AgentSpec, is_secret},
     wire::*,
 };
 use gantry_store::AgentRow;
@@ -103,7 +103,7 @@ impl App {
     ///
     /// # Errors
     /// An id or a command that cannot be used; the store refuses.
-    pub async fn agents_save(&self, input: AgentsSave) -> Result<AgentView> {
+    pub async fn agents_save(&self, mut input: AgentsSave) -> Result<AgentView> {
         self.still_open()?;
         check_name("id", &input.id)?;
         if input.id == BUILTIN_AGENT {
@@ -113,6 +113,12 @@ impl App {
         }
         if input.config.command.trim().is_empty() {
             return Err(Error::invalid("config.command: name the program that starts the agent"));
+        }
+        if input.config.env.values().any(|value| value == MASK) {
+            let saved = self.saved_agents().await?.into_iter().find(|(id, _)| *id == input.id);
+            let known = agents::by_id(&input.id).map(|known| &known.env);
+            let stored = saved.as_ref().map(|(_, config)| &config.env).or(known);
+            unmask(&mut input.config.env, stored)?;
         }
         let config = serde_json::to_string(&input.config)
             .map_err(|error| Error::failed(format!("the agent could not be stored: {error}")))?;
@@ -152,7 +158,8 @@ impl App {
             .find(|(id, config)| id == wanted || config.name == wanted);
         match found {
             Some((id, config)) => {
-                Ok(AgentSpec { id, command: config.command, args: config.args, env: config.env })
+                let AgentConfig { command, args, env, offers, .. } = config;
+                Ok(AgentSpec { id, command, args, env, offers })
             }
             None => self.known_spec(wanted).await,
         }
@@ -176,6 +183,7 @@ impl App {
             command: found.path.display().to_string(),
             args: known.args.clone(),
             env: known.env.clone(),
+            offers: known.offers,
         })
     }
 
@@ -214,6 +222,8 @@ impl App {
             name: known.name.clone(),
             command: known.program.clone(),
             args: known.args.clone(),
+            env: masked(&known.env),
+            offers: known.offers,
             installed: found.is_some(),
             how_to_install: found.is_none().then(|| known.how_to_install.clone()),
             version: found.as_ref().and_then(|found| found.version.clone()),
@@ -246,6 +256,8 @@ impl App {
             name: "Built-in".into(),
             command: gantry.display().to_string(),
             args: vec!["agent".into()],
+            env: BTreeMap::new(),
+            offers: ClientOffers::default(),
             installed: gantry.is_file(),
             path: Some(gantry.display().to_string()),
             version: Some(crate::VERSION.into()),
@@ -265,7 +277,41 @@ pub fn builtin_spec() -> AgentSpec {
         command: String::new(),
         args: Vec::new(),
         env: BTreeMap::new(),
+        offers: ClientOffers::default(),
     }
+}
+
+/// What stands for a secret value.
+const MASK: &str = "•••";
+
+/// The environment as it may be shown.
+fn masked(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let shown = |name: &str, value: &str| {
+        // A reference is no secret, and neither is nothing.
+        if is_secret(name) && !value.is_empty() && !value.starts_with("${") {
+            MASK.to_owned()
+        } else {
+            value.to_owned()
+        }
+    };
+    env.iter().map(|(name, value)| (name.clone(), shown(name, value))).collect()
+}
+
+/// Puts the stored values in the place of their masks.
+///
+/// # Errors
+/// A mask that stands for nothing; the message names the variable.
+fn unmask(
+    env: &mut BTreeMap<String, String>,
+    stored: Option<&BTreeMap<String, String>>,
+) -> Result<()> {
+    for (name, value) in env.iter_mut().filter(|(_, value)| *value == MASK) {
+        let stored = stored.and_then(|stored| stored.get(name));
+        *value = stored.cloned().ok_or_else(|| {
+            Error::invalid(format!("config.env.{name}: there is no stored value to keep; give one"))
+        })?;
+    }
+    Ok(())
 }
 
 fn view(id: &str, config: &AgentConfig) -> AgentView {
@@ -275,6 +321,8 @@ fn view(id: &str, config: &AgentConfig) -> AgentView {
         name: config.name.clone(),
         command: config.command.clone(),
         args: config.args.clone(),
+        env: masked(&config.env),
+        offers: config.offers,
         installed: path.is_some(),
         how_to_install: path.is_none().then(|| {
             let program = Path::new(&config.command).display();
@@ -323,6 +371,22 @@ pub fn check_name(field: &str, name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_are_not_shown_and_their_mask_keeps_them() {
+        let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        };
+        let stored = pairs(&[("API_KEY", "s3cret"), ("A_TOKEN", "${env:T}"), ("MODE", "fast")]);
+        let mut shown = masked(&stored);
+        assert_eq!(shown, pairs(&[("API_KEY", MASK), ("A_TOKEN", "${env:T}"), ("MODE", "fast")]));
+        shown.insert("MODE".into(), "slow".into());
+        unmask(&mut shown, Some(&stored)).unwrap();
+        assert_eq!((shown["API_KEY"].as_str(), shown["MODE"].as_str()), ("s3cret", "slow"));
+        let mut new = pairs(&[("NEW_KEY", MASK)]);
+        let error = unmask(&mut new, Some(&stored)).unwrap_err();
+        assert!(error.message.starts_with("config.env.NEW_KEY"), "{error:?}");
+    }
 
     #[test]
     fn ids_are_names_and_not_paths() {

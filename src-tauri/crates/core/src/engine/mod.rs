@@ -4,7 +4,7 @@
 //! ```text
 //! Engines ── one start per key ──► run: launch → initialize → pump … end
 //!    members (sessions)                    │
-//!    last one leaves ──► Engine::stop      ├─► Conversation::{update, permission}
+//!    last one leaves ──► Engine::stop      ├─► Conversation::{updates, permission, call}
 //!                                          └─► Conversation::engine_gone
 //! ```
 
@@ -19,7 +19,10 @@ pub(crate) use state::EngineState;
 pub(crate) use wire_log::{WireLog, is_secret};
 
 use crate::{Error, Result, session::AgentSpec};
-use gantry_acp::{AgentFacts, Opening, Peer, PeerError, PermissionAsk, SentRequest, Written};
+use gantry_acp::{
+    AgentFacts, ClientCall, Opening, Peer, PeerError, PermissionAsk, RawUpdate, SentRequest,
+    Written,
+};
 use gantry_supervisor::{Cause, Deadline, Ended, ProcessTree};
 use routes::Routes;
 use serde_json::Value;
@@ -51,11 +54,13 @@ pub(crate) struct EngineKey {
 pub(crate) trait Conversation: Send + Sync {
     /// The answer to `session/new`, `load` or `resume`: what can be chosen.
     fn opened(&self, answer: &Value);
-    /// `session/update`: the raw `update` object.
-    fn update(&self, update: Value);
+    /// `session/update`: the raw `update` objects of as many as were there.
+    fn updates(&self, updates: Vec<RawUpdate>);
     /// `session/request_permission`.
     fn permission(&self, ask: PermissionAsk);
-    /// The agent took a permission request back; it may be of another session.
+    /// The agent wants us to do something that is offered.
+    fn call(self: Arc<Self>, call: ClientCall);
+    /// The agent took a request back; it may be of another session.
     fn withdrawn(&self, request: &Value);
     /// Another session joined the engine, or left it.
     fn neighbours_changed(&self);
@@ -310,8 +315,8 @@ impl Engine {
 
     fn route(&self, acp_id: &str, conversation: Arc<dyn Conversation>, replaying: bool) {
         let early = self.routes().add(acp_id, conversation.clone(), replaying);
-        for update in early {
-            conversation.update(update);
+        if !early.is_empty() {
+            conversation.updates(early);
         }
     }
 

@@ -2,7 +2,7 @@
 //! nobody waits for yet.
 
 use super::Conversation;
-use serde_json::Value;
+use gantry_acp::RawUpdate;
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -15,7 +15,7 @@ const MOST_EARLY: usize = 256;
 #[derive(Default)]
 pub(super) struct Routes {
     routes: HashMap<String, Route>,
-    early: VecDeque<(String, Value)>,
+    early: VecDeque<(String, RawUpdate)>,
 }
 
 struct Route {
@@ -32,7 +32,7 @@ impl Routes {
         session: &str,
         conversation: Arc<dyn Conversation>,
         replaying: bool,
-    ) -> Vec<Value> {
+    ) -> Vec<RawUpdate> {
         let (early, kept): (VecDeque<_>, VecDeque<_>) =
             self.early.drain(..).partition(|(of, _)| of == session);
         self.early = kept;
@@ -54,23 +54,25 @@ impl Routes {
         }
     }
 
-    /// Who gets this update; keeps it when its session is not known yet.
-    pub(super) fn update(
+    /// Who gets these updates of a session; keeps them when it is not known yet.
+    pub(super) fn updates(
         &mut self,
-        session: String,
-        update: Value,
-    ) -> Option<(Arc<dyn Conversation>, Value)> {
-        match self.routes.get(&session) {
-            Some(route) if route.replaying && is_history(&update) => None,
-            Some(route) => Some((route.conversation.clone(), update)),
-            None => {
+        session: &str,
+        mut updates: Vec<RawUpdate>,
+    ) -> Option<(Arc<dyn Conversation>, Vec<RawUpdate>)> {
+        let Some(route) = self.routes.get(session) else {
+            for update in updates {
                 if self.early.len() == MOST_EARLY {
                     self.early.pop_front();
                 }
-                self.early.push_back((session, update));
-                None
+                self.early.push_back((session.to_owned(), update));
             }
+            return None;
+        };
+        if route.replaying {
+            updates.retain(|update| !is_history(update));
         }
+        (!updates.is_empty()).then(|| (route.conversation.clone(), updates))
     }
 
     /// Everybody.
@@ -86,43 +88,47 @@ impl Routes {
 
 /// Whether an update is a part of the conversation that we have stored already.
 /// Others (commands, modes, usage) tell the present state.
-fn is_history(update: &Value) -> bool {
+fn is_history(update: &RawUpdate) -> bool {
     matches!(
-        update.get("sessionUpdate").and_then(Value::as_str),
-        Some(
-            "user_message_chunk"
-                | "agent_message_chunk"
-                | "agent_thought_chunk"
-                | "tool_call"
-                | "tool_call_update"
-                | "plan"
-        )
+        &*update.shape().kind,
+        "user_message_chunk"
+            | "agent_message_chunk"
+            | "agent_thought_chunk"
+            | "tool_call"
+            | "tool_call_update"
+            | "plan"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gantry_acp::PermissionAsk;
-    use serde_json::json;
+    use gantry_acp::{ClientCall, PermissionAsk};
+    use serde_json::{Value, json};
 
     struct Nobody;
     impl Conversation for Nobody {
         fn opened(&self, _answer: &Value) {}
-        fn update(&self, _update: Value) {}
+        fn updates(&self, _updates: Vec<RawUpdate>) {}
         fn permission(&self, _ask: PermissionAsk) {}
+        fn call(self: Arc<Self>, _call: ClientCall) {}
         fn withdrawn(&self, _request: &Value) {}
         fn engine_gone(&self, _engine: u64, _why: &str) {}
         fn neighbours_changed(&self) {}
     }
 
+    fn update(kind: &str) -> RawUpdate {
+        json!({ "sessionUpdate": kind }).into()
+    }
+
     #[test]
     fn early_updates_reach_their_session_once_it_is_known() {
         let mut routes = Routes::default();
-        let commands = json!({"sessionUpdate": "available_commands_update"});
-        assert!(routes.update("a".into(), commands.clone()).is_none());
-        assert!(routes.update("b".into(), json!({"sessionUpdate": "other"})).is_none());
-        assert_eq!(routes.add("a", Arc::new(Nobody), false), [commands]);
+        let commands = update("available_commands_update");
+        assert!(routes.updates("a", vec![commands.clone()]).is_none());
+        assert!(routes.updates("b", vec![update("other")]).is_none());
+        let early = routes.add("a", Arc::new(Nobody), false);
+        assert_eq!((early.len(), early[0].get()), (1, commands.get()));
         assert_eq!(routes.early.len(), 1);
         assert!(routes.conversation("a").is_some() && routes.conversation("b").is_none());
     }
@@ -131,21 +137,22 @@ mod tests {
     fn early_updates_are_bounded() {
         let mut routes = Routes::default();
         for n in 0..MOST_EARLY + 10 {
-            routes.update("nobody".into(), json!({ "n": n }));
+            routes.updates("nobody", vec![json!({ "n": n }).into()]);
         }
         assert_eq!(routes.early.len(), MOST_EARLY);
-        assert_eq!(routes.early[0].1["n"], 10);
+        assert_eq!(routes.early[0].1.value()["n"], 10);
     }
 
     #[test]
     fn a_replay_is_swallowed_but_the_present_state_is_not() {
         let mut routes = Routes::default();
-        let chunk = json!({"sessionUpdate": "agent_message_chunk"});
-        let commands = json!({"sessionUpdate": "available_commands_update"});
+        let chunk = update("agent_message_chunk");
+        let commands = update("available_commands_update");
         assert!(routes.add("a", Arc::new(Nobody), true).is_empty());
-        assert!(routes.update("a".into(), chunk.clone()).is_none());
-        assert!(routes.update("a".into(), commands).is_some());
+        assert!(routes.updates("a", vec![chunk.clone()]).is_none());
+        let (_, passed) = routes.updates("a", vec![chunk.clone(), commands]).unwrap();
+        assert_eq!((passed.len(), &*passed[0].shape().kind), (1, "available_commands_update"));
         routes.replay_is_over("a");
-        assert!(routes.update("a".into(), chunk).is_some());
+        assert!(routes.updates("a", vec![chunk]).is_some());
     }
 }

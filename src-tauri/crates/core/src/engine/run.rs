@@ -2,7 +2,7 @@
 
 use super::{Engine, Engines, Process, state::EngineEvent};
 use crate::{VERSION, engine::EngineState};
-use gantry_acp::{ClientInfo, FromAgent, Limits, Tap, connect};
+use gantry_acp::{ClientInfo, FromAgent, Limits, RawUpdate, Tap, connect};
 use gantry_supervisor::{
     Cause, Child, Deadline, Exit, Launch, LaunchError, Role, StderrTail, Task,
 };
@@ -19,6 +19,8 @@ const CLEAN_UP: Duration = Duration::from_secs(5);
 const AFTER_OUTPUT: Duration = Duration::from_secs(1);
 /// How many lines of standard error explain a failure.
 const STDERR_LINES: usize = 10;
+/// Messages that are handed on together, when so many are there.
+const BATCH: usize = 512;
 
 /// Runs an engine from its launch to its end.
 pub(super) async fn run(engine: Engine, engines: Engines) {
@@ -38,7 +40,8 @@ pub(super) async fn run(engine: Engine, engines: Engines) {
     );
     let wire = engine.wire();
     let tap: Tap = Arc::new(move |direction, line| wire.add(direction, line));
-    let (peer, received, driver) = connect(stdout, stdin, Limits::default(), Some(tap));
+    let offers = engine.key().agent.offers.into();
+    let (peer, received, driver) = connect(stdout, stdin, Limits::default(), offers, Some(tap));
     let scope = &engine.inner.parts.scope;
     let name = format!("agent-{}-{}", engine.key().agent.id, engine.number());
     let driver = scope.spawn(format!("{name}-connection"), driver);
@@ -144,33 +147,83 @@ async fn launch(engine: &Engine) -> Result<Child, LaunchError> {
 }
 
 /// Hands on what the agent sends, in its order. Never waits for anybody but the agent.
+/// Updates that are there at once are handed on at once.
 async fn pump(engine: Engine, mut received: mpsc::Receiver<FromAgent>) {
-    while let Some(message) = received.recv().await {
-        match message {
-            FromAgent::Update { session, update } => {
-                let route = engine.routes().update(session, update);
-                if let Some((conversation, update)) = route {
-                    conversation.update(update);
+    let mut batch = Vec::with_capacity(BATCH);
+    while received.recv_many(&mut batch, BATCH).await > 0 {
+        let mut updates = Updates { engine: &engine, session: String::new(), updates: Vec::new() };
+        for message in batch.drain(..) {
+            match message {
+                FromAgent::Update { session, update } => updates.push(session, update),
+                other => {
+                    updates.hand_on();
+                    hand_on(&engine, other);
                 }
             }
-            FromAgent::Permission(ask) => {
-                let conversation = engine.routes().conversation(&ask.session);
-                match conversation {
-                    Some(conversation) => conversation.permission(ask),
-                    // Dropping it answers `cancelled`.
-                    None => {
-                        tracing::warn!("a permission request of an unknown session was cancelled")
-                    }
+        }
+        updates.hand_on();
+    }
+}
+
+/// Neighbouring updates of one session.
+struct Updates<'a> {
+    engine: &'a Engine,
+    session: String,
+    updates: Vec<RawUpdate>,
+}
+
+impl Updates<'_> {
+    fn push(&mut self, session: String, update: RawUpdate) {
+        if self.session != session {
+            self.hand_on();
+            self.session = session;
+        }
+        self.updates.push(update);
+    }
+
+    fn hand_on(&mut self) {
+        if self.updates.is_empty() {
+            return;
+        }
+        let updates = std::mem::take(&mut self.updates);
+        let route = self.engine.routes().updates(&self.session, updates);
+        if let Some((conversation, updates)) = route {
+            conversation.updates(updates);
+        }
+    }
+}
+
+fn hand_on(engine: &Engine, message: FromAgent) {
+    match message {
+        FromAgent::Update { session, update } => {
+            Updates { engine, session, updates: vec![update] }.hand_on();
+        }
+        FromAgent::Permission(ask) => {
+            let conversation = engine.routes().conversation(&ask.session);
+            match conversation {
+                Some(conversation) => conversation.permission(ask),
+                // Dropping it answers `cancelled`.
+                None => tracing::warn!("a permission request of an unknown session was cancelled"),
+            }
+        }
+        FromAgent::Call(call) => {
+            let session = call.session.as_deref().unwrap_or_default();
+            let conversation = engine.routes().conversation(session);
+            match conversation {
+                Some(conversation) => conversation.call(call),
+                None => {
+                    let why = format!("`sessionId`: there is no session `{session}`");
+                    call.answer(Err(gantry_acp::CallError::invalid(why)));
                 }
             }
-            FromAgent::Withdrawn { request } => {
-                let conversations = engine.routes().all();
-                conversations.iter().for_each(|conversation| conversation.withdrawn(&request));
-            }
-            FromAgent::Answer(answer) => answer.deliver(),
-            FromAgent::Notification { method, .. } => {
-                tracing::debug!(method, "a notification of the agent was ignored");
-            }
+        }
+        FromAgent::Withdrawn { request } => {
+            let conversations = engine.routes().all();
+            conversations.iter().for_each(|conversation| conversation.withdrawn(&request));
+        }
+        FromAgent::Answer(answer) => answer.deliver(),
+        FromAgent::Notification { method, .. } => {
+            tracing::debug!(method, "a notification of the agent was ignored");
         }
     }
 }

@@ -10,6 +10,8 @@ use tokio::sync::watch;
 
 /// Most events that a feed keeps.
 const MOST_EVENTS: usize = 10_000;
+/// Of them, ends of turns that stay when what is around them is dropped.
+const MOST_ENDS: usize = MOST_EVENTS / 10;
 /// Most bytes that a feed keeps, by the size of the updates.
 const MOST_BYTES: usize = 32 * 1024 * 1024;
 
@@ -23,6 +25,8 @@ pub struct Feed {
 
 #[derive(Debug, Default)]
 struct Ring {
+    /// Ends of turns that are older than `events`.
+    ends: VecDeque<Arc<Event>>,
     events: VecDeque<(Arc<Event>, usize)>,
     bytes: usize,
     /// Number of the newest event that was dropped.
@@ -47,15 +51,18 @@ impl Default for Feed {
 }
 
 impl Feed {
-    pub(super) fn push(&self, event: &Arc<Event>) {
-        let size = size(&event.what);
+    pub(super) fn push(&self, events: Vec<Arc<Event>>) {
+        let Some(newest) = events.last().map(|event| event.seq) else { return };
         {
             let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-            ring.events.push_back((event.clone(), size));
-            ring.bytes += size;
+            for event in events {
+                let size = size(&event.what);
+                ring.bytes += size;
+                ring.events.push_back((event, size));
+            }
             ring.shrink();
         }
-        self.newest.send_replace(Some(event.seq));
+        self.newest.send_replace(Some(newest));
     }
 
     pub(super) fn close(&self) {
@@ -78,19 +85,24 @@ impl Ring {
     /// Drops the oldest events over the limits, but never the end of a turn:
     /// a reader that comes late must learn that the turn is over.
     fn shrink(&mut self) {
-        let mut kept = VecDeque::new();
-        while self.events.len() + kept.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
+        while self.events.len() + self.ends.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
             let Some((event, size)) = self.events.pop_front() else { break };
-            if matches!(event.what, Happening::TurnEnded { .. }) && kept.len() < MOST_EVENTS / 10 {
-                kept.push_back((event, size));
-                continue;
-            }
             self.bytes -= size;
-            self.dropped = self.dropped.max(event.seq);
+            if matches!(event.what, Happening::TurnEnded { .. }) && self.ends.len() < MOST_ENDS {
+                self.ends.push_back(event);
+            } else {
+                self.dropped = self.dropped.max(event.seq);
+            }
         }
-        while let Some(entry) = kept.pop_back() {
-            self.events.push_front(entry);
-        }
+    }
+
+    /// The first event after this number.
+    fn after(&self, seq: u64) -> Option<&Arc<Event>> {
+        let end = self.ends.partition_point(|event| event.seq <= seq);
+        self.ends.get(end).or_else(|| {
+            let place = self.events.partition_point(|(event, _)| event.seq <= seq);
+            self.events.get(place).map(|(event, _)| event)
+        })
     }
 }
 
@@ -128,10 +140,17 @@ impl FeedReader {
         }
     }
 
+    /// The next item, if it is there already.
+    pub fn try_next(&mut self) -> Option<FeedItem> {
+        if std::mem::take(&mut self.must_resync) {
+            return Some(FeedItem::Resync);
+        }
+        self.take()
+    }
+
     fn take(&mut self) -> Option<FeedItem> {
         let ring = self.feed.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = ring.events.partition_point(|(event, _)| event.seq <= self.after);
-        let (event, _) = ring.events.get(place)?;
+        let event = ring.after(self.after)?;
         // A reader that has read something must not miss anything in silence; one that starts at
         // the beginning takes what there is.
         if self.after != 0 && self.after < ring.dropped && event.seq > ring.dropped {
@@ -147,7 +166,7 @@ impl FeedReader {
 fn size(what: &Happening) -> usize {
     const BASE: usize = 256;
     match what {
-        Happening::Update { update, .. } => BASE + weight(update),
+        Happening::Update { update, .. } => BASE + update.get().len(),
         Happening::TurnStarted { prompt, .. } => BASE + prompt.iter().map(weight).sum::<usize>(),
         Happening::PermissionRequested { permission, .. } => BASE + weight(&permission.tool_call),
         _ => BASE,
@@ -173,7 +192,11 @@ mod tests {
     use serde_json::json;
 
     fn update(text: &str) -> Happening {
-        Happening::Update { session: "s".into(), turn: None, update: json!({ "text": text }) }
+        Happening::Update {
+            session: "s".into(),
+            turn: None,
+            update: json!({ "text": text }).into(),
+        }
     }
 
     fn end(turn: &str) -> Happening {

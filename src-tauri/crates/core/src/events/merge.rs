@@ -2,7 +2,6 @@
 //! a screen shows sixty.
 
 use crate::wire::{Event, Happening};
-use serde_json::Value;
 
 /// Longest text that is held back, bytes.
 const LONGEST: usize = 64 * 1024;
@@ -10,7 +9,55 @@ const LONGEST: usize = 64 * 1024;
 /// Holds back at most one event: the chunk that the next one may be added to.
 #[derive(Debug, Default)]
 pub struct Merger {
-    held: Option<Event>,
+    held: Option<Held>,
+}
+
+/// A chunk, and the whole text once others were added.
+#[derive(Debug)]
+struct Held {
+    event: Event,
+    text: Option<String>,
+}
+
+impl Held {
+    /// Adds the next chunk if it belongs to this one.
+    fn append(&mut self, next: &Event) -> bool {
+        let (
+            Happening::Update { session, turn, update },
+            Happening::Update { session: next_session, turn: next_turn, update: next_update },
+        ) = (&self.event.what, &next.what)
+        else {
+            return false;
+        };
+        if session != next_session || turn != next_turn {
+            return false;
+        }
+        let (Some(first), Some(chunk)) =
+            (update.shape().into_chunk(), next_update.shape().into_chunk())
+        else {
+            return false;
+        };
+        let begun = self.text.as_deref().unwrap_or(&first.text);
+        if begun.len() + chunk.text.len() >= LONGEST || !first.goes_on(&chunk) {
+            return false;
+        }
+        match &mut self.text {
+            Some(text) => text.push_str(&chunk.text),
+            None => self.text = Some(format!("{}{}", first.text, chunk.text)),
+        }
+        self.event.seq = next.seq;
+        true
+    }
+
+    fn into_event(mut self) -> Event {
+        if let Some(text) = self.text
+            && let Happening::Update { update, .. } = &mut self.event.what
+        {
+            let merged = update.shape().into_chunk().map(|chunk| chunk.with_text(&text));
+            *update = merged.unwrap_or_else(|| update.clone());
+        }
+        self.event
+    }
 }
 
 impl Merger {
@@ -19,18 +66,18 @@ impl Merger {
         let Some(mut held) = self.held.take() else {
             return self.hold_or_pass(event);
         };
-        if append(&mut held, &event) {
+        if held.append(&event) {
             self.held = Some(held);
             return Vec::new();
         }
-        let mut due = vec![held];
+        let mut due = vec![held.into_event()];
         due.extend(self.hold_or_pass(event));
         due
     }
 
     /// Gives what is held back.
     pub fn flush(&mut self) -> Option<Event> {
-        self.held.take()
+        self.held.take().map(Held::into_event)
     }
 
     /// Whether something is held back.
@@ -39,68 +86,15 @@ impl Merger {
     }
 
     fn hold_or_pass(&mut self, event: Event) -> Vec<Event> {
-        if chunk_text(&event.what).is_some_and(|text| text.len() < LONGEST) {
-            self.held = Some(event);
+        let is_chunk = matches!(&event.what, Happening::Update { update, .. }
+            if update.get().len() < LONGEST && update.shape().into_chunk().is_some());
+        if is_chunk {
+            self.held = Some(Held { event, text: None });
             Vec::new()
         } else {
             vec![event]
         }
     }
-}
-
-/// Adds the next chunk to the held one if they belong together.
-fn append(held: &mut Event, next: &Event) -> bool {
-    let Some(text) = chunk_text(&next.what) else { return false };
-    let fits = chunk_text(&held.what).is_some_and(|begun| begun.len() + text.len() < LONGEST);
-    let (
-        Happening::Update { session, turn, update },
-        Happening::Update { session: next_session, turn: next_turn, update: next_update },
-    ) = (&mut held.what, &next.what)
-    else {
-        return false;
-    };
-    if !fits || session != next_session || turn != next_turn || !same_text(update, next_update) {
-        return false;
-    }
-    let Some(Value::String(begun)) = update.pointer_mut("/content/text") else { return false };
-    begun.push_str(text);
-    held.seq = next.seq;
-    true
-}
-
-/// Whether two chunk updates differ in nothing but their text.
-pub(crate) fn same_text(one: &Value, other: &Value) -> bool {
-    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return false };
-    one.len() == other.len()
-        && one.iter().all(|(key, value)| {
-            let Some(theirs) = other.get(key) else { return false };
-            if key != "content" {
-                return value == theirs;
-            }
-            let (Some(value), Some(theirs)) = (value.as_object(), theirs.as_object()) else {
-                return false;
-            };
-            value.len() == theirs.len()
-                && value.iter().all(|(key, item)| key == "text" || theirs.get(key) == Some(item))
-        })
-}
-
-/// The text of an update that is a chunk of text.
-fn chunk_text(what: &Happening) -> Option<&str> {
-    match what {
-        Happening::Update { update, .. } => update_text(update),
-        _ => None,
-    }
-}
-
-/// The text of an ACP update that is a chunk of text (`user_message_chunk`,
-/// `agent_message_chunk`, `agent_thought_chunk` with a content block of type `text`).
-pub(crate) fn update_text(update: &Value) -> Option<&str> {
-    let kind = update.get("sessionUpdate")?.as_str()?;
-    if !kind.ends_with("_chunk") || update.pointer("/content/type")?.as_str()? != "text" {
-        return None;
-    }
-    update.pointer("/content/text")?.as_str()
 }
 
 #[cfg(test)]
@@ -115,13 +109,15 @@ mod tests {
             what: Happening::Update {
                 session: session.into(),
                 turn: Some("t".into()),
-                update: json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}}),
+                update: json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}})
+                    .into(),
             },
         }
     }
 
     fn text(event: &Event) -> String {
-        chunk_text(&event.what).unwrap().to_owned()
+        let Happening::Update { update, .. } = &event.what else { panic!("{event:?}") };
+        update.value()["content"]["text"].as_str().unwrap().to_owned()
     }
 
     #[test]
@@ -161,7 +157,9 @@ mod tests {
         let mut merger = Merger::default();
         let mut marked = chunk(1, "a", "agent_message_chunk", "one");
         if let Happening::Update { update, .. } = &mut marked.what {
-            update["messageId"] = json!("m1");
+            let mut value = update.value();
+            value["messageId"] = json!("m1");
+            *update = value.into();
         }
         merger.push(marked);
         let due = merger.push(chunk(2, "a", "agent_message_chunk", "two"));

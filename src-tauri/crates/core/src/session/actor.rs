@@ -139,12 +139,21 @@ pub(super) async fn give_up(cell: &Arc<Cell>) {
     if cell.lock().state.is_open() {
         return;
     }
-    opening::leave_engine(cell, Deadline::after(CLEAN_UP)).await;
+    let left = opening::leave_engine(cell, Deadline::after(CLEAN_UP)).await;
     {
         let mut inner = cell.lock();
         cell.apply(&mut inner, Event::Stopped);
     }
-    cell.deps.bridge.release(&cell.id, Deadline::after(CLEAN_UP)).await;
+    let released = cell.deps.bridge.release(&cell.id, Deadline::after(CLEAN_UP)).await;
+    // A stop that interrupted it comes next, and tells what ended.
+    let mut inner = cell.lock();
+    if !inner.is_stopping() {
+        return;
+    }
+    let given_up = &mut inner.given_up;
+    given_up.engine_stopped |= left.engine_stopped;
+    given_up.servers.extend(released.servers);
+    given_up.ended.extend(left.ended.into_iter().chain(released.ended));
 }
 
 /// It cannot be opened: it holds nothing until the next prompt.
@@ -164,6 +173,9 @@ pub(super) async fn do_chores(cell: &Arc<Cell>) {
             }
             Chore::Unsent { job, reason, description } => {
                 unsent(cell, &job, reason, &description).await;
+            }
+            Chore::EndTerminals => {
+                cell.client.terminals.stop_all(Deadline::after(CLEAN_UP)).await;
             }
             Chore::Release => {
                 // A prompt may have opened it again meanwhile.

@@ -4,23 +4,23 @@
 
 use super::{
     EngineRules, Prompt,
+    client::Client,
     conversation::OpenAsk,
     notes::Note,
     offered::Offered,
-    queue::brings_change,
     records::Kept,
-    state::{CANCELLED, Effect, Event, Outcome, Phase, State},
+    state::{Effect, Event, Outcome, State},
 };
 use crate::{
-    Error, Result,
+    Result,
     bridge::Bridge,
     engine::{Engine, Engines, WireLog},
-    events::{Events, now},
+    events::Events,
     wire::*,
 };
 use gantry_acp::{PeerError, SentRequest};
 use gantry_store::{Store, TurnRow};
-use gantry_supervisor::{Deadline, Scope};
+use gantry_supervisor::{Deadline, Ended, Scope, Supervisor};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -35,12 +35,11 @@ use tokio_util::sync::CancellationToken;
 
 /// How long an agent may take to end a cancelled turn before it is over for everybody else.
 pub(super) const CANCEL_GRACE: Duration = Duration::from_secs(3);
-/// Prompts that may wait for a running turn.
-const MOST_QUEUED: usize = 32;
 
 /// What all sessions share.
 pub(super) struct Deps {
     pub(super) scope: Scope,
+    pub(super) supervisor: Supervisor,
     pub(super) bridge: Bridge,
     pub(super) store: Store,
     pub(super) events: Events,
@@ -85,6 +84,8 @@ pub(super) enum Chore {
     EndTurn { turn: String, reason: String, description: Option<String> },
     /// A queued prompt will never be sent.
     Unsent { job: Box<Job>, reason: &'static str, description: String },
+    /// The agent is gone: what runs for it ends.
+    EndTerminals,
     /// The session's servers are not needed any more.
     Release,
     /// The session's row changed.
@@ -105,6 +106,8 @@ pub(super) struct OpenInAgent {
 pub(super) struct Cell {
     pub(super) id: String,
     pub(super) deps: Arc<Deps>,
+    /// What it does for its agent.
+    pub(super) client: Client,
     inner: Mutex<Inner>,
     /// The actor has something to do.
     pub(super) wake: Notify,
@@ -127,6 +130,8 @@ pub(super) struct Inner {
     pub(super) readiness: Vec<ServerReadiness>,
     pub(super) commands: Vec<Value>,
     pub(super) asks: BTreeMap<u64, OpenAsk>,
+    /// How long one of them may be without an answer; as the last prompt said.
+    pub(super) permission_timeout: Option<Duration>,
     pub(super) asked: u64,
     pub(super) kinds: HashMap<String, String>,
     pub(super) offered: Offered,
@@ -149,18 +154,28 @@ pub(super) struct Inner {
     /// What the running turn began with.
     pub(super) opening: Option<TurnOpening>,
     pub(super) queue: VecDeque<Job>,
-    chores: VecDeque<Chore>,
+    pub(super) chores: VecDeque<Chore>,
     /// A chore is being done.
     pub(super) doing: bool,
     /// When a cancelled turn is over whatever the agent does.
-    force_at: Option<Instant>,
+    pub(super) force_at: Option<Instant>,
     /// Ends with the next stop.
-    life: CancellationToken,
+    pub(super) life: CancellationToken,
     /// Of the claimed prompt; ends with `life`, or with a cancel.
-    interrupt: CancellationToken,
-    epoch: u64,
-    stopping: Option<watch::Sender<Option<SessionStopped>>>,
-    deleted: bool,
+    pub(super) interrupt: CancellationToken,
+    pub(super) epoch: u64,
+    /// What ended when a stop interrupted the opening.
+    pub(super) given_up: GivenUp,
+    pub(super) stopping: Option<watch::Sender<Option<SessionStopped>>>,
+    pub(super) deleted: bool,
+}
+
+/// See [`Inner::given_up`].
+#[derive(Debug, Default)]
+pub(super) struct GivenUp {
+    pub(super) engine_stopped: bool,
+    pub(super) servers: Vec<String>,
+    pub(super) ended: Vec<Ended>,
 }
 
 /// Numbers that go on where the store left off.
@@ -168,22 +183,6 @@ pub(super) struct Inner {
 pub(super) struct Counters {
     pub(super) turn: i64,
     pub(super) seq: i64,
-}
-
-/// What became of a prompt that was asked for.
-pub(super) enum Claim {
-    /// It is next; the actor gets it.
-    Next(Box<Job>),
-    /// It waits for the running turn.
-    Queued(PromptAccepted),
-}
-
-/// What became of a stop that was asked for.
-pub(super) struct StopAsked {
-    /// Gets the result.
-    pub(super) result: watch::Receiver<Option<SessionStopped>>,
-    /// Whether the actor is to be told; false when a stop is under way.
-    pub(super) first: bool,
 }
 
 impl Cell {
@@ -196,6 +195,7 @@ impl Cell {
         Self {
             id: kept.id.clone(),
             deps,
+            client: Client::default(),
             inner: Mutex::new(Inner {
                 kept,
                 project_path,
@@ -207,6 +207,7 @@ impl Cell {
                 readiness: Vec::new(),
                 commands: Vec::new(),
                 asks: BTreeMap::new(),
+                permission_timeout: None,
                 asked: 0,
                 kinds: HashMap::new(),
                 offered: Offered::default(),
@@ -228,6 +229,7 @@ impl Cell {
                 life: CancellationToken::new(),
                 interrupt: CancellationToken::new(),
                 epoch: 0,
+                given_up: GivenUp::default(),
                 stopping: None,
                 deleted: false,
             }),
@@ -319,58 +321,6 @@ impl Cell {
         self.wake.notify_one();
     }
 
-    /// Takes a prompt on, or lets it wait.
-    pub(super) fn claim(
-        &self,
-        prompt: Prompt,
-        reply: oneshot::Sender<Result<PromptAccepted>>,
-    ) -> Result<Claim> {
-        let mut inner = self.lock();
-        if inner.deleted {
-            return Err(Error::not_found(format!("there is no session `{}`", self.id)));
-        }
-        super::content::check(&prompt.content, inner.capabilities)?;
-        let turn = uuid::Uuid::now_v7().to_string();
-        let (epoch, at) = (inner.epoch, now());
-        if inner.state.is_free() && inner.queue.is_empty() {
-            inner.interrupt = inner.life.child_token();
-            self.apply(&mut inner, Event::Claimed(turn.clone()));
-            let job = Job { turn, prompt, epoch, at, reply: Some(reply) };
-            return Ok(Claim::Next(Box::new(job)));
-        }
-        if !prompt.queue {
-            return Err(Error::busy(
-                "a turn is running in this session; wait for its end, cancel it, or ask to queue",
-            ));
-        }
-        if inner.queue.len() >= MOST_QUEUED {
-            return Err(Error::busy(format!("{MOST_QUEUED} prompts wait in this session already")));
-        }
-        let deferred = brings_change(&inner, &prompt);
-        let accepted = PromptAccepted {
-            turn: turn.clone(),
-            servers: inner.readiness.clone(),
-            engine: if deferred { EngineOutcome::Deferred } else { EngineOutcome::Reused },
-            context: ContextOutcome::Kept,
-        };
-        inner.queue.push_back(Job { turn, prompt, epoch, at, reply: None });
-        self.announce(&inner);
-        self.wake.notify_one();
-        Ok(Claim::Queued(accepted))
-    }
-
-    /// The next queued prompt, claimed, when the session is free.
-    pub(super) fn next_queued(&self) -> Option<Box<Job>> {
-        let mut inner = self.lock();
-        if !inner.state.is_free() || inner.stopping.is_some() {
-            return None;
-        }
-        let job = inner.queue.pop_front()?;
-        inner.interrupt = inner.life.child_token();
-        self.apply(&mut inner, Event::Claimed(job.turn.clone()));
-        Some(Box::new(job))
-    }
-
     /// Cancels the running turn, or the prompt that is on its way.
     pub(super) fn cancel(&self) {
         let mut inner = self.lock();
@@ -380,112 +330,12 @@ impl Cell {
         self.apply(&mut inner, Event::Cancel);
     }
 
-    /// A cancelled turn is over, whatever the agent does.
-    pub(super) fn overdue(&self) {
-        let mut inner = self.lock();
-        inner.force_at = None;
-        if inner.state.running().is_some() {
-            tracing::warn!(
-                session = self.id,
-                "the agent ignores the cancel; its turn was ended without it"
-            );
-            if let Some(sent) = inner.sent.take() {
-                // Some agents know this way better.
-                sent.take_back();
-            }
-        }
-        self.apply(&mut inner, Event::Overdue);
-    }
-
     /// Gantry ends: whatever it was doing is over.
     pub(super) fn quit(&self) {
         let mut inner = self.lock();
         inner.engine = None;
         inner.open = None;
         self.apply(&mut inner, Event::Stopped);
-    }
-
-    /// When [`Cell::alarm`] is due.
-    pub(super) fn alarm_at(&self) -> Option<Instant> {
-        let inner = self.lock();
-        let works = matches!(&inner.state.phase, Phase::Prompting { asks, .. } if asks.is_empty());
-        let quiet_at =
-            (works && inner.quiet_since.is_none()).then(|| inner.heard + self.deps.quiet_after);
-        inner.force_at.into_iter().chain(quiet_at).min()
-    }
-
-    /// Looks what is due.
-    pub(super) fn alarm(&self) {
-        let (force, quiet) = {
-            let inner = self.lock();
-            let now = Instant::now();
-            (inner.force_at.is_some_and(|at| at <= now), inner.heard + self.deps.quiet_after <= now)
-        };
-        if force {
-            self.overdue();
-        } else if quiet {
-            let mut inner = self.lock();
-            inner.quiet_since = Some(inner.kept.last_activity);
-            self.announce(&inner);
-        }
-    }
-
-    /// How long nothing has happened in it; `None` while something does.
-    pub(super) fn idle_for(&self) -> Option<Duration> {
-        let inner = self.lock();
-        let rests = inner.state.is_free()
-            && inner.state.lingering.is_none()
-            && inner.state.phase != Phase::Opening
-            && inner.queue.is_empty()
-            && inner.asks.is_empty()
-            && inner.stopping.is_none();
-        rests.then(|| inner.heard.elapsed())
-    }
-
-    /// Begins a stop: what waits to be sent is dropped, what is being opened is interrupted.
-    pub(super) fn ask_stop(&self) -> StopAsked {
-        let mut inner = self.lock();
-        if let Some(stopping) = &inner.stopping {
-            return StopAsked { result: stopping.subscribe(), first: false };
-        }
-        let (sender, result) = watch::channel(None);
-        inner.stopping = Some(sender);
-        inner.epoch += 1;
-        std::mem::take(&mut inner.life).cancel();
-        if let Some(turn) = inner.state.claim.clone() {
-            self.apply(&mut inner, Event::ClaimDropped(turn));
-        }
-        for job in std::mem::take(&mut inner.queue) {
-            let description = "the session was stopped before this prompt was sent".to_owned();
-            self.chore(
-                &mut inner,
-                Chore::Unsent { job: Box::new(job), reason: CANCELLED, description },
-            );
-        }
-        StopAsked { result, first: true }
-    }
-
-    /// Ends a stop.
-    pub(super) fn stopped(&self, result: SessionStopped) {
-        if let Some(stopping) = self.lock().stopping.take() {
-            stopping.send_replace(Some(result));
-        }
-    }
-
-    /// What interrupts the way of a claimed prompt; `None` when a stop came since.
-    pub(super) fn interruption(&self, epoch: u64) -> Option<CancellationToken> {
-        let inner = self.lock();
-        (inner.epoch == epoch).then(|| inner.interrupt.clone())
-    }
-
-    /// What interrupts an [`Command::Open`]; `None` when a stop came since.
-    pub(super) fn life(&self, epoch: u64) -> Option<CancellationToken> {
-        let inner = self.lock();
-        (inner.epoch == epoch).then(|| inner.life.clone())
-    }
-
-    pub(super) fn epoch(&self) -> u64 {
-        self.lock().epoch
     }
 
     /// From now on nothing can be sent in it.

@@ -3,12 +3,15 @@
 
 use super::{
     cell::{Cell, Chore, Inner},
-    permission::{allowed_by, is_offered},
+    client,
+    lines::Lines,
+    permission::{allowed_by, is_offered, rejected_by},
     state::{CANCELLED, Event},
 };
 use crate::{Error, Result, engine::Conversation, events::now, wire::*};
-use gantry_acp::PermissionAsk;
+use gantry_acp::{ClientCall, PermissionAsk, Shape};
 use serde_json::Value;
+use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Tool calls of a turn whose kind is remembered, for requests that do not repeat it.
@@ -17,6 +20,8 @@ const MOST_KINDS: usize = 1000;
 /// An open permission request.
 pub(super) struct OpenAsk {
     pub(super) view: PermissionView,
+    /// When it is refused if nobody has answered.
+    pub(super) due: Option<Instant>,
     ask: PermissionAsk,
 }
 
@@ -59,14 +64,63 @@ impl Cell {
     }
 }
 
-impl Inner {
-    /// Remembers what kind of tool call this is.
-    fn note_kind(&mut self, update: &Value) {
-        let text = |key| update.get(key).and_then(Value::as_str);
-        if let (Some(id), Some(kind)) = (text("toolCallId"), text("kind"))
-            && self.kinds.len() < MOST_KINDS
-        {
-            self.kinds.insert(id.to_owned(), kind.to_owned());
+impl Cell {
+    /// Refuses the requests whose time is over: with the agent's own "no" where it offers one.
+    pub(super) fn refuse_unanswered(&self, now: Instant) {
+        let mut inner = self.lock();
+        let overdue = |open: &OpenAsk| open.due.is_some_and(|due| due <= now);
+        let numbers: Vec<u64> =
+            inner.asks.iter().filter(|(_, open)| overdue(open)).map(|(n, _)| *n).collect();
+        let waited = inner.permission_timeout.unwrap_or_default().as_secs_f32();
+        let why = format!("nobody answered within {waited} s, so it was refused");
+        for number in numbers {
+            let Some(open) = inner.asks.remove(&number) else { continue };
+            let option = rejected_by(&open.view.options);
+            match &option {
+                Some(option) => open.ask.select(option),
+                None => open.ask.cancel(),
+            }
+            tracing::info!(session = self.id, request = open.view.request, "{why}");
+            let request = open.view.request.clone();
+            let outcome = option.as_deref().unwrap_or(CANCELLED);
+            self.resolved(&mut inner, open.view, outcome, Some(&why));
+            self.apply_or_announce(&mut inner, Event::Answered(request));
+        }
+    }
+
+    /// What an update tells about the session; whether that is news for others.
+    fn learn(&self, inner: &mut Inner, shape: &Shape<'_>, update: &RawUpdate) -> bool {
+        match &*shape.kind {
+            "tool_call" | "tool_call_update" => {
+                if let (Some(id), Some(kind)) = (shape.text("toolCallId"), shape.text("kind"))
+                    && inner.kinds.len() < MOST_KINDS
+                {
+                    inner.kinds.insert(id.into_owned(), kind.into_owned());
+                }
+                false
+            }
+            "available_commands_update" => match update.value().get_mut("availableCommands") {
+                Some(Value::Array(commands)) => {
+                    inner.commands = std::mem::take(commands);
+                    true
+                }
+                _ => false,
+            },
+            "current_mode_update" => {
+                let mode = shape.text("currentModeId").or_else(|| shape.text("modeId"));
+                mode.is_some_and(|mode| {
+                    inner.kept.chosen.follow_mode(&mode);
+                    inner.offered.mode_is(&mode)
+                })
+            }
+            "config_option_update" => inner.offered.take(&update.value()),
+            "session_info_update" if !inner.kept.titled => {
+                let Some(title) = shape.text("title") else { return false };
+                inner.kept.title = super::title_from(&title);
+                self.chore(inner, Chore::Save);
+                true
+            }
+            _ => false,
         }
     }
 }
@@ -86,46 +140,29 @@ fn asked(inner: &mut Inner, ask: &PermissionAsk) -> PermissionView {
 
 impl Conversation for Cell {
     fn opened(&self, answer: &Value) {
+        self.client.terminals.open();
         self.lock().offered.take(answer);
     }
 
-    fn update(&self, update: Value) {
-        let kind =
-            update.get("sessionUpdate").and_then(Value::as_str).unwrap_or_default().to_owned();
+    fn updates(&self, updates: Vec<RawUpdate>) {
         let mut inner = self.lock();
-        let turn = inner.state.turn_of(&kind).map(str::to_owned);
         let at = now();
         inner.kept.last_activity = at;
         inner.heard = Instant::now();
-        self.append(&mut inner, turn.clone(), update.to_string(), at);
         let mut news = inner.quiet_since.take().is_some();
-        match kind.as_str() {
-            "tool_call" | "tool_call_update" => inner.note_kind(&update),
-            "available_commands_update" => {
-                if let Some(Value::Array(commands)) = update.get("availableCommands") {
-                    inner.commands.clone_from(commands);
-                    news = true;
-                }
-            }
-            "current_mode_update" => {
-                let mode = update.get("currentModeId").or_else(|| update.get("modeId"));
-                if let Some(mode) = mode.and_then(Value::as_str) {
-                    inner.kept.chosen.follow_mode(mode);
-                    news |= inner.offered.mode_is(mode);
-                }
-            }
-            "config_option_update" => news |= inner.offered.take(&update),
-            "session_info_update" if !inner.kept.titled => {
-                if let Some(title) = update.get("title").and_then(Value::as_str) {
-                    inner.kept.title = super::title_from(title);
-                    self.chore(&mut inner, Chore::Save);
-                    news = true;
-                }
-            }
-            _ => {}
+        let mut lines = Lines::default();
+        let mut happenings = Vec::with_capacity(updates.len());
+        for update in &updates {
+            let shape = update.shape();
+            let turn = inner.state.turn_of(&shape.kind).map(str::to_owned);
+            news |= self.learn(&mut inner, &shape, update);
+            lines.push(turn.as_deref(), update, shape.into_chunk());
+            let (session, update) = (self.id.clone(), update.clone());
+            happenings.push(Happening::Update { session, turn, update });
         }
+        self.append_all(&mut inner, lines.finish(), at);
         // Published under the lock: events keep the order of what they tell.
-        self.deps.events.publish(Happening::Update { session: self.id.clone(), turn, update });
+        self.deps.events.publish_all(happenings);
         if news {
             self.announce(&inner);
         }
@@ -152,15 +189,24 @@ impl Conversation for Cell {
         }
         let view = asked(&mut inner, &ask);
         let (number, request) = (inner.asked, view.request.clone());
-        inner.asks.insert(number, OpenAsk { view: view.clone(), ask });
+        // A time that no clock can tell never comes.
+        let due = inner.permission_timeout.and_then(|span| Instant::now().checked_add(span));
+        inner.asks.insert(number, OpenAsk { view: view.clone(), due, ask });
         self.deps
             .events
             .publish(Happening::PermissionRequested { session: self.id.clone(), permission: view });
         // It may be asked outside of a turn.
         self.apply_or_announce(&mut inner, Event::Asked(request));
+        // The actor has another alarm.
+        self.wake.notify_one();
+    }
+
+    fn call(self: Arc<Self>, call: ClientCall) {
+        client::serve(self, call);
     }
 
     fn withdrawn(&self, request: &Value) {
+        self.client.withdraw(request);
         let mut inner = self.lock();
         let number = inner.asks.iter().find(|(_, open)| open.ask.request == *request);
         let Some(number) = number.map(|(number, _)| *number) else { return };
@@ -184,6 +230,8 @@ impl Conversation for Cell {
         inner.engine = None;
         inner.open = None;
         inner.lost_engine = true;
+        self.client.terminals.close();
+        self.chore(&mut inner, Chore::EndTerminals);
         self.apply(&mut inner, Event::EngineGone(why.to_owned()));
     }
 }

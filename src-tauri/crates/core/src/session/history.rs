@@ -1,7 +1,7 @@
 //! Turns as they are shown: chunks of one message merged.
 
 use super::notes::Note;
-use crate::wire::{ToolTimes, TurnView};
+use crate::wire::{TerminalView, ToolTimes, TurnView};
 use gantry_store::{TurnRow, UpdateRow};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ const TEXT_KINDS: [&str; 3] = ["agent_message_chunk", "agent_thought_chunk", "us
 pub(super) fn turn_view(row: TurnRow, lines: Vec<UpdateRow>) -> TurnView {
     let mut updates = Vec::with_capacity(lines.len());
     let (mut opening, mut permissions, mut usage) = (None, Vec::new(), None);
+    let mut terminals: Vec<TerminalView> = Vec::new();
     let mut tools: BTreeMap<String, ToolTimes> = BTreeMap::new();
     for line in lines {
         let Some(value) = read::<Value>(&line.json) else { continue };
@@ -20,6 +21,7 @@ pub(super) fn turn_view(row: TurnRow, lines: Vec<UpdateRow>) -> TurnView {
             match serde_json::from_value(value) {
                 Ok(Note::Opening(note)) => opening = Some(note),
                 Ok(Note::Permission(note)) => permissions.push(note),
+                Ok(Note::Terminal(note)) => terminals.push(note),
                 Ok(Note::Usage { usage: note }) => usage = Some(note),
                 // Of a newer version.
                 Err(error) => tracing::debug!(%error, "a note of a turn cannot be read"),
@@ -29,10 +31,13 @@ pub(super) fn turn_view(row: TurnRow, lines: Vec<UpdateRow>) -> TurnView {
         note_times(&mut tools, &value, line.at);
         updates.push(value);
     }
+    // They are stored in the order of their ends.
+    terminals.sort_by_key(|terminal| terminal.started_at);
     TurnView {
         opening,
         permissions,
         tools,
+        terminals,
         usage,
         id: row.id,
         number: row.number,

@@ -3,20 +3,25 @@
 //! ```text
 //! Sessions ── claim ──► Cell (state, short lock) ── Command ──► actor (waits)
 //!                         ▲                                       │
-//!    engine: update, permission, gone                opening → turn │ stopping
+//!    engine: updates, permission, gone               opening → turn │ stopping
+//!            call ──► client: files, terminals
 //! ```
 //! What cannot wait happens in the [`cell`]; what has to wait is done by the session's
 //! actor, one thing after the other: so a prompt, a stop and an opening of one
 //! session never run at the same time, and none of them holds up another session.
 
 mod actor;
+mod alarms;
 mod cell;
+mod claims;
+mod client;
 mod commands;
 mod content;
 mod conversation;
 mod export;
 mod history;
 mod idle;
+mod lines;
 mod notes;
 mod offered;
 mod opening;
@@ -38,8 +43,10 @@ use crate::{
     wire::*,
 };
 pub use parts::*;
+pub(crate) use records::is_secret;
 
-use cell::{Cell, Claim, Command, Counters, Deps};
+use cell::{Cell, Command, Counters, Deps};
+use claims::Claim;
 use gantry_supervisor::Deadline;
 use records::Kept;
 use std::{
@@ -95,12 +102,13 @@ impl Sessions {
     pub async fn open_with(parts: SessionsParts, limits: SessionLimits) -> Result<Self> {
         let engines = Engines::new(EnginesParts {
             scope: parts.scope.child("engines"),
-            supervisor: parts.supervisor,
+            supervisor: parts.supervisor.clone(),
             gantry: parts.gantry,
             initialize_limit: limits.initialize,
         });
         let deps = Arc::new(Deps {
             scope: parts.scope,
+            supervisor: parts.supervisor,
             bridge: parts.bridge,
             store: parts.store,
             events: parts.events,
@@ -328,7 +336,7 @@ impl Sessions {
     /// # Errors
     /// Not found.
     pub async fn history(&self, ask: SessionHistory) -> Result<History> {
-        self.cell(&ask.session)?;
+        let cell = self.cell(&ask.session)?;
         let limit = ask.limit.unwrap_or(USUAL_PAGE).clamp(1, LARGEST_PAGE);
         // Before the store is read: events after it can be applied on top.
         let seq = self.inner.deps.events.seq();
@@ -340,8 +348,13 @@ impl Sessions {
         }
         let mut turns = Vec::with_capacity(rows.len());
         for row in rows {
+            // Before the store is read: one that ends meanwhile is in both, none in neither.
+            let mut running = cell.client.terminals.running_in(&row.id);
             let updates = store.updates_of_turn(&row.id).await?;
-            turns.push(history::turn_view(row, updates));
+            let mut turn = history::turn_view(row, updates);
+            running.retain(|terminal| turn.terminals.iter().all(|ended| ended.id != terminal.id));
+            turn.terminals.extend(running);
+            turns.push(turn);
         }
         Ok(History { turns, more, seq })
     }

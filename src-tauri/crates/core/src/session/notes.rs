@@ -15,6 +15,8 @@ pub(super) enum Note {
     Opening(TurnOpening),
     /// A permission request that was answered.
     Permission(AnsweredPermission),
+    /// A command that ran for the agent, as it was at its end.
+    Terminal(TerminalView),
     /// What the answer of the prompt says about tokens.
     Usage {
         /// Raw.
@@ -39,12 +41,23 @@ impl Cell {
     }
 
     /// Stores a line of the session's history.
-    pub(super) fn append(&self, inner: &mut Inner, turn_id: Option<String>, json: String, at: i64) {
+    fn append(&self, inner: &mut Inner, turn: Option<String>, json: String, at: i64) {
+        self.append_all(inner, vec![(turn, json)], at);
+    }
+
+    /// Stores lines of the session's history, each with its turn.
+    pub(super) fn append_all(
+        &self,
+        inner: &mut Inner,
+        lines: Vec<(Option<String>, String)>,
+        at: i64,
+    ) {
         let Some(counters) = &mut inner.counters else { return };
-        counters.seq += 1;
-        let seq = counters.seq;
-        let session_id = self.id.clone();
-        self.deps.store.append_updates(vec![UpdateRow { session_id, turn_id, seq, at, json }]);
+        let rows = lines.into_iter().map(|(turn_id, json)| {
+            counters.seq += 1;
+            UpdateRow { session_id: self.id.clone(), turn_id, seq: counters.seq, at, json }
+        });
+        self.deps.store.append_updates(rows.collect());
     }
 
     /// A permission request was answered: everybody is told, and it is kept.

@@ -8,7 +8,7 @@ use crate::{
     wire::{ContextOutcome, EngineOutcome, PromptCapabilities, ServerReadiness},
 };
 use gantry_acp::{Opening, PeerError};
-use gantry_supervisor::Deadline;
+use gantry_supervisor::{Deadline, Ended};
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -146,18 +146,30 @@ pub(super) async fn join_engine(cell: &Arc<Cell>) -> Result<(Engine, EngineOutco
     Ok((attached.engine, outcome))
 }
 
-/// Leaves its engine, if it has one; ends it when it was the last session.
-pub(super) async fn leave_engine(cell: &Arc<Cell>, deadline: Deadline) {
+/// Leaves its engine, if it has one; ends it when it was the last session. The terminals
+/// that it asked for end too.
+pub(super) async fn leave_engine(cell: &Arc<Cell>, deadline: Deadline) -> Left {
     let (engine, open) = {
         let mut inner = cell.lock();
         (inner.engine.take(), inner.open.take())
     };
-    let Some(engine) = engine else { return };
+    let terminals = cell.client.terminals.stop_all(deadline).await;
+    let mut left = Left { engine_stopped: false, ended: terminals };
+    let Some(engine) = engine else { return left };
     if cell.deps.engines.detach(&engine, &cell.id) {
-        cell.deps.engines.stop_unused(&engine, deadline).await;
+        left.engine_stopped = true;
+        left.ended.extend(cell.deps.engines.stop_unused(&engine, deadline).await);
     } else if let Some(open) = open {
         engine.close_session(&open.acp_id, deadline.or_after(CLOSE)).await;
     }
+    left
+}
+
+/// What ended with the leaving of an engine.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) engine_stopped: bool,
+    pub(super) ended: Vec<Ended>,
 }
 
 /// Opens the session in the agent, unless it is open there with these servers.

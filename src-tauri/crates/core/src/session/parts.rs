@@ -68,6 +68,9 @@ pub struct AgentSpec {
     pub args: Vec<String>,
     /// Added to its environment (may hold secrets: never logged).
     pub env: BTreeMap<String, String>,
+    /// What Gantry does for it.
+    #[serde(default)]
+    pub offers: ClientOffers,
 }
 
 /// Without the environment's values: they may be secrets.
@@ -147,6 +150,7 @@ mod tests {
             command: "c".into(),
             args: Vec::new(),
             env: BTreeMap::from([("API_KEY".into(), "s3cret".into())]),
+            offers: ClientOffers::default(),
         };
         let shown = format!("{spec:?}");
         assert!(shown.contains("API_KEY") && !shown.contains("s3cret"));

@@ -13,7 +13,17 @@ pub(super) fn allowed_by(policy: Policy, kind: Option<&str>, options: &[Value]) 
     if !allowed {
         return None;
     }
-    ["allow_once", "allow_always"].into_iter().find_map(|wanted| {
+    first_of(["allow_once", "allow_always"], options)
+}
+
+/// The offered option that says no, for this time rather than for ever.
+pub(super) fn rejected_by(options: &[Value]) -> Option<String> {
+    first_of(["reject_once", "reject_always"], options)
+}
+
+/// The id of the first option of the first of these kinds that is offered.
+fn first_of(kinds: [&str; 2], options: &[Value]) -> Option<String> {
+    kinds.into_iter().find_map(|wanted| {
         options
             .iter()
             .filter(|option| option.get("kind").and_then(Value::as_str) == Some(wanted))
@@ -51,5 +61,7 @@ mod tests {
         // Nothing to allow with: the user is asked.
         assert_eq!(allowed_by(Policy::All, None, &options[..1]), None);
         assert!(is_offered(&options, "r") && !is_offered(&options, "R"));
+        assert_eq!(rejected_by(&options).as_deref(), Some("r"));
+        assert_eq!(rejected_by(&options[1..]), None);
     }
 }

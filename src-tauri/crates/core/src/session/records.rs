@@ -6,7 +6,10 @@
 //! secrets as they like, and send everything again with the next request.
 
 use super::{AgentSpec, offered::Chosen};
-use crate::{bridge::ServerSpec, wire::Policy};
+use crate::{
+    bridge::ServerSpec,
+    wire::{ClientOffers, Policy},
+};
 use gantry_store::SessionRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -114,6 +117,7 @@ impl Kept {
                 command: String::new(),
                 args: Vec::new(),
                 env: BTreeMap::new(),
+                offers: ClientOffers::default(),
             },
             withheld: Vec::new(),
         });
@@ -188,7 +192,7 @@ fn withhold(
 }
 
 /// Whether a name says that its value is a secret.
-fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "AUTH", "CREDENTIAL", "COOKIE"]
         .iter()
@@ -228,6 +232,7 @@ mod tests {
                     ("OPENAI_API_KEY".into(), "s3cret-3".into()),
                     ("OPENAI_MODEL".into(), "m".into()),
                 ]),
+                offers: ClientOffers::ALL,
             },
             title: "T".into(),
             titled: true,
@@ -251,7 +256,7 @@ mod tests {
         assert!(!text.contains("s3cret"), "{text}");
         let back = Kept::from_row(row);
         assert_eq!(back.agent.env.get("OPENAI_MODEL").map(String::as_str), Some("m"));
-        assert_eq!(back.policy, Policy::Reads);
+        assert_eq!((back.policy, back.agent.offers), (Policy::Reads, ClientOffers::ALL));
         assert!(back.titled && back.restorable == Some(true));
         let server = &back.servers.unwrap()[0];
         assert_eq!(server.config.env["OTHER_KEY"], "${env:OTHER}");

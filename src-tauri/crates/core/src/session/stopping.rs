@@ -23,9 +23,9 @@ pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped
     }
     let _ = deadline.or_after(TURN).bound(turn_over(cell)).await;
 
-    let (engine, open) = {
+    let (engine, open, given_up) = {
         let mut inner = cell.lock();
-        (inner.engine.take(), inner.open.take())
+        (inner.engine.take(), inner.open.take(), std::mem::take(&mut inner.given_up))
     };
     let engines = &cell.deps.engines;
     let leave = async {
@@ -37,8 +37,12 @@ pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped
         }
         if last { Some(engines.stop_unused(&engine, deadline).await) } else { None }
     };
-    let (left, released) =
-        futures::future::join(leave, cell.deps.bridge.release(&cell.id, deadline)).await;
+    let (left, terminals, released) = futures::future::join3(
+        leave,
+        cell.client.terminals.stop_all(deadline),
+        cell.deps.bridge.release(&cell.id, deadline),
+    )
+    .await;
     {
         let mut inner = cell.lock();
         cell.apply(&mut inner, Event::Stopped);
@@ -50,12 +54,13 @@ pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped
     let mut stopped = SessionStopped {
         success: true,
         session_id: cell.id.clone(),
-        engine_stopped: left.is_some(),
-        servers_stopped: released.servers,
+        engine_stopped: left.is_some() || given_up.engine_stopped,
+        servers_stopped: [given_up.servers, released.servers].concat(),
         processes_ended: 0,
         forced: 0,
     };
-    for ended in left.flatten().iter().chain(&released.ended) {
+    let ended = left.flatten().into_iter().chain(terminals).chain(released.ended);
+    for ended in ended.chain(given_up.ended) {
         stopped.processes_ended += ended.processes;
         stopped.forced += ended.forced;
     }

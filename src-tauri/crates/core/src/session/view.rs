@@ -34,6 +34,7 @@ impl Inner {
         if let Some(policy) = prompt.policy {
             self.kept.policy = policy;
         }
+        self.permission_timeout = prompt.permission_timeout;
     }
 
     pub(super) fn servers(&self) -> Option<Vec<ServerSpec>> {

@@ -4,6 +4,34 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
 
+/// What Gantry does for an agent when it asks. The agent is told at its start, and is
+/// refused what is not offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, TS)]
+#[serde(default)]
+pub struct ClientOffers {
+    /// Reads text files of the session's folder (`fs/read_text_file` of ACP).
+    #[ts(as = "Option<bool>", optional)]
+    pub read_files: bool,
+    /// Writes text files of the session's folder (`fs/write_text_file`).
+    #[ts(as = "Option<bool>", optional)]
+    pub write_files: bool,
+    /// Runs commands and shows their output (`terminal/*`).
+    #[ts(as = "Option<bool>", optional)]
+    pub terminals: bool,
+}
+
+impl ClientOffers {
+    /// Everything.
+    pub const ALL: Self = Self { read_files: true, write_files: true, terminals: true };
+}
+
+impl From<ClientOffers> for gantry_acp::Offers {
+    fn from(offers: ClientOffers) -> Self {
+        let ClientOffers { read_files, write_files, terminals } = offers;
+        Self { read_files, write_files, terminals, questions: false }
+    }
+}
+
 /// A way to start an ACP program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 pub struct AgentConfig {
@@ -15,9 +43,14 @@ pub struct AgentConfig {
     /// Its arguments.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Added to its environment.
+    /// Added to its environment. In `agents_save` the mask of [`AgentView::env`] stands for
+    /// the value that is stored already.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// What Gantry does for it.
+    #[serde(default)]
+    #[ts(as = "Option<ClientOffers>", optional)]
+    pub offers: ClientOffers,
 }
 
 /// One agent as the list shows it.
@@ -31,6 +64,14 @@ pub struct AgentView {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
+    /// What is added to its environment; `•••` stands for a secret.
+    #[serde(default)]
+    #[ts(as = "Option<BTreeMap<String, String>>", optional)]
+    pub env: BTreeMap<String, String>,
+    /// What Gantry does for it.
+    #[serde(default)]
+    #[ts(as = "Option<ClientOffers>", optional)]
+    pub offers: ClientOffers,
     /// Whether the command is there.
     pub installed: bool,
     /// Where it was found.

@@ -1,6 +1,6 @@
 //! `POST /computer/chat` and its relatives (contract, section 2).
 
-use super::{ContextOutcome, EngineOutcome, Policy, ServerReadiness};
+use super::{ClientOffers, ContextOutcome, EngineOutcome, Policy, ServerReadiness};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -88,6 +88,8 @@ pub struct ChatAgentServer {
     pub args: Option<Vec<String>>,
     /// Added to its environment; `{MODEL_PROVIDER_…}` placeholders are filled in.
     pub env: Option<BTreeMap<String, String>>,
+    /// What Gantry does for it; as it is known or saved when absent, nothing for a program.
+    pub offers: Option<ClientOffers>,
 }
 
 /// Answer of `POST /computer/chat`.

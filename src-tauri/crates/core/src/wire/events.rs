@@ -1,6 +1,6 @@
 //! Events: what changed, in order. No event is the only copy of a fact.
 
-use super::{LastExit, PermissionView, ServerView, SessionView, Settings};
+use super::{LastExit, PermissionView, RawUpdate, ServerView, SessionView, Settings, TerminalView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
@@ -61,7 +61,17 @@ pub enum Happening {
         /// The running turn, if one runs.
         turn: Option<String>,
         /// The ACP update, raw (`{"sessionUpdate":…}`).
-        update: Value,
+        #[ts(as = "Value")]
+        update: RawUpdate,
+    },
+    /// A command that runs for the agent has started, written something, or ended.
+    TerminalChanged {
+        /// Its session.
+        session: String,
+        /// The turn that it was started in, if one ran.
+        turn: Option<String>,
+        /// As it is now.
+        terminal: TerminalView,
     },
     /// The agent asks for permission.
     PermissionRequested {

@@ -13,6 +13,7 @@ mod servers;
 mod session_settings;
 mod sessions;
 mod settings;
+mod terminals;
 
 pub use agents::*;
 pub use chat::*;
@@ -24,6 +25,9 @@ pub use servers::*;
 pub use session_settings::*;
 pub use sessions::*;
 pub use settings::*;
+pub use terminals::*;
+
+pub use gantry_acp::RawUpdate;
 
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;

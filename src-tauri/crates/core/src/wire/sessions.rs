@@ -2,7 +2,7 @@
 
 use super::{
     AnsweredPermission, PromptCapabilities, QueuedPrompt, ServerConfig, ServerReadiness,
-    SessionSettings, SignIn, ToolTimes, TurnOpening,
+    SessionSettings, SignIn, TerminalView, ToolTimes, TurnOpening,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -319,6 +319,10 @@ pub struct TurnView {
     #[serde(default)]
     #[ts(as = "Option<BTreeMap<String, ToolTimes>>", optional)]
     pub tools: BTreeMap<String, ToolTimes>,
+    /// Commands that ran for the agent, in the order of their starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[ts(as = "Option<Vec<TerminalView>>", optional)]
+    pub terminals: Vec<TerminalView>,
     /// What the agent's answer says about tokens, raw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]

@@ -156,6 +156,7 @@ impl World {
             command: python().to_str().unwrap().to_owned(),
             args: vec![self.script("agent.py"), self.log_path(), self.mark.clone()],
             env: BTreeMap::from([("AGENT_CAN".to_owned(), can.to_owned())]),
+            offers: ClientOffers::default(),
         }
     }
 

@@ -84,6 +84,7 @@ impl Site {
                 command: String::new(),
                 args: vec![],
                 env: Default::default(),
+                offers: Default::default(),
             },
             servers: Some(vec![]),
             title: None,

@@ -9,7 +9,7 @@ fn update(session: &str, text: &str) -> Happening {
     Happening::Update {
         session: session.into(),
         turn: None,
-        update: json!({"sessionUpdate": "agent_message_chunk", "content": content}),
+        update: json!({"sessionUpdate": "agent_message_chunk", "content": content}).into(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::agents::{BUILTIN_AGENT, builtin_spec};
 use super::target::given;
 use crate::{
     session::AgentSpec,
-    wire::{ChatAgentServer, ModelProvider},
+    wire::{ChatAgentServer, ClientOffers, ModelProvider},
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -29,6 +29,7 @@ pub(super) fn resolve(
             command: command.to_owned(),
             args: Vec::new(),
             env: BTreeMap::new(),
+            offers: ClientOffers::default(),
         },
         (None, None) => {
             if let Some(id) = &wanted.agent_id {
@@ -41,6 +42,9 @@ pub(super) fn resolve(
     };
     if let Some(args) = wanted.args.as_ref().filter(|args| !args.is_empty()) {
         spec.args.clone_from(args);
+    }
+    if let Some(offers) = wanted.offers {
+        spec.offers = offers;
     }
     for (name, value) in wanted.env.iter().flatten() {
         match fill(value, provider) {
@@ -158,6 +162,7 @@ mod tests {
         assert_eq!((spec.id.as_str(), spec.command.as_str()), ("opencode", "/opt/x/opencode"));
         assert_eq!(spec.args, ["acp"]);
         assert_eq!(spec.env, BTreeMap::from([("A".into(), "1".into())]));
+        assert_eq!(spec.offers, ClientOffers::default(), "nobody has tried it");
         assert!(warnings.is_empty());
     }
 
@@ -168,6 +173,7 @@ mod tests {
             command: "my-agent".into(),
             args: vec!["old".into()],
             env: BTreeMap::from([("A".into(), "0".into()), ("B".into(), "2".into())]),
+            offers: ClientOffers::ALL,
         };
         let wanted = wanted("mine", &[("A", "1")]);
         let spec = resolve(Some(&wanted), None, Some(known), &mut vec![]);
@@ -176,6 +182,7 @@ mod tests {
             ("my-agent", &["acp".to_owned()][..])
         );
         assert_eq!((spec.env["A"].as_str(), spec.env["B"].as_str()), ("1", "2"));
+        assert_eq!(spec.offers, ClientOffers::ALL);
     }
 
     #[test]
@@ -220,6 +227,7 @@ mod tests {
             command: "claude-agent-acp".into(),
             args: vec![],
             env: env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            offers: ClientOffers::default(),
         };
         let provider = ModelProvider { api_protocol: Some("anthropic".into()), ..provider() };
         let spec = resolve(None, Some(&provider), Some(known(&[])), &mut vec![]);

@@ -1,0 +1,138 @@
+//! What was asked of a session and waits for its actor: prompts, and the stop that
+//! takes them along.
+
+use super::{
+    Prompt,
+    cell::{Cell, Chore, Inner, Job},
+    queue::brings_change,
+    state::{CANCELLED, Event},
+};
+use crate::{Error, Result, events::now, wire::*};
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+/// Prompts that may wait for a running turn.
+const MOST_QUEUED: usize = 32;
+
+/// What became of a prompt that was asked for.
+pub(super) enum Claim {
+    /// It is next; the actor gets it.
+    Next(Box<Job>),
+    /// It waits for the running turn.
+    Queued(PromptAccepted),
+}
+
+/// What became of a stop that was asked for.
+pub(super) struct StopAsked {
+    /// Gets the result.
+    pub(super) result: watch::Receiver<Option<SessionStopped>>,
+    /// Whether the actor is to be told; false when a stop is under way.
+    pub(super) first: bool,
+}
+
+impl Inner {
+    /// Whether a stop is under way.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+}
+
+impl Cell {
+    /// Takes a prompt on, or lets it wait.
+    pub(super) fn claim(
+        &self,
+        prompt: Prompt,
+        reply: oneshot::Sender<Result<PromptAccepted>>,
+    ) -> Result<Claim> {
+        let mut inner = self.lock();
+        if inner.deleted {
+            return Err(Error::not_found(format!("there is no session `{}`", self.id)));
+        }
+        super::content::check(&prompt.content, inner.capabilities)?;
+        let turn = uuid::Uuid::now_v7().to_string();
+        let (epoch, at) = (inner.epoch, now());
+        if inner.state.is_free() && inner.queue.is_empty() {
+            inner.interrupt = inner.life.child_token();
+            self.apply(&mut inner, Event::Claimed(turn.clone()));
+            let job = Job { turn, prompt, epoch, at, reply: Some(reply) };
+            return Ok(Claim::Next(Box::new(job)));
+        }
+        if !prompt.queue {
+            return Err(Error::busy(
+                "a turn is running in this session; wait for its end, cancel it, or ask to queue",
+            ));
+        }
+        if inner.queue.len() >= MOST_QUEUED {
+            return Err(Error::busy(format!("{MOST_QUEUED} prompts wait in this session already")));
+        }
+        let deferred = brings_change(&inner, &prompt);
+        let accepted = PromptAccepted {
+            turn: turn.clone(),
+            servers: inner.readiness.clone(),
+            engine: if deferred { EngineOutcome::Deferred } else { EngineOutcome::Reused },
+            context: ContextOutcome::Kept,
+        };
+        inner.queue.push_back(Job { turn, prompt, epoch, at, reply: None });
+        self.announce(&inner);
+        self.wake.notify_one();
+        Ok(Claim::Queued(accepted))
+    }
+
+    /// The next queued prompt, claimed, when the session is free.
+    pub(super) fn next_queued(&self) -> Option<Box<Job>> {
+        let mut inner = self.lock();
+        if !inner.state.is_free() || inner.stopping.is_some() {
+            return None;
+        }
+        let job = inner.queue.pop_front()?;
+        inner.interrupt = inner.life.child_token();
+        self.apply(&mut inner, Event::Claimed(job.turn.clone()));
+        Some(Box::new(job))
+    }
+
+    /// Begins a stop: what waits to be sent is dropped, what is being opened is interrupted.
+    pub(super) fn ask_stop(&self) -> StopAsked {
+        let mut inner = self.lock();
+        if let Some(stopping) = &inner.stopping {
+            return StopAsked { result: stopping.subscribe(), first: false };
+        }
+        let (sender, result) = watch::channel(None);
+        inner.stopping = Some(sender);
+        inner.epoch += 1;
+        std::mem::take(&mut inner.life).cancel();
+        if let Some(turn) = inner.state.claim.clone() {
+            self.apply(&mut inner, Event::ClaimDropped(turn));
+        }
+        for job in std::mem::take(&mut inner.queue) {
+            let description = "the session was stopped before this prompt was sent".to_owned();
+            self.chore(
+                &mut inner,
+                Chore::Unsent { job: Box::new(job), reason: CANCELLED, description },
+            );
+        }
+        StopAsked { result, first: true }
+    }
+
+    /// Ends a stop.
+    pub(super) fn stopped(&self, result: SessionStopped) {
+        if let Some(stopping) = self.lock().stopping.take() {
+            stopping.send_replace(Some(result));
+        }
+    }
+
+    /// What interrupts the way of a claimed prompt; `None` when a stop came since.
+    pub(super) fn interruption(&self, epoch: u64) -> Option<CancellationToken> {
+        let inner = self.lock();
+        (inner.epoch == epoch).then(|| inner.interrupt.clone())
+    }
+
+    /// What interrupts an [`Command::Open`]; `None` when a stop came since.
+    pub(super) fn life(&self, epoch: u64) -> Option<CancellationToken> {
+        let inner = self.lock();
+        (inner.epoch == epoch).then(|| inner.life.clone())
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+}
