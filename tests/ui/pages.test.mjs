@@ -306,7 +306,7 @@ test('a conversation is searched, exported, deleted, and the deletion is taken b
     await page.getByTestId('session-menu').click();
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByTestId('export-json').click()]);
     const exported = JSON.parse(fs.readFileSync(await download.path(), 'utf8'));
-    assert.equal(exported.format, 'gantry-session/1');
+    assert.equal(exported.session.agent, 'scripted');
     assert.equal(exported.turns.length, 1);
 
     const item = page.getByTestId('session-item');

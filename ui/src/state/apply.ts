@@ -75,6 +75,8 @@ export function apply(state: State, event: Event): State {
       );
     case 'agents_changed':
       return { ...next, agentsRevision: state.agentsRevision + 1 };
+    case 'agent_install':
+      return { ...next, installs: { ...state.installs, [event.id]: event.line } };
     case 'settings_changed':
       return { ...next, settings: event.settings };
     case 'shutting_down':
@@ -168,6 +170,7 @@ function step(transcript: Transcript, event: Event): Transcript {
         description: null,
         items: [],
         receipt: [],
+        context: null,
         requestId: event.request_id,
       };
       return { ...transcript, turns: [...transcript.turns, turn] };
@@ -243,19 +246,21 @@ function askAll(transcript: Transcript, session: SessionView): Transcript {
     .reduce((next, permission) => ask(next, permission, null), transcript);
 }
 
-/** Times, permission requests and receipts are not in the history: what we saw ourselves is kept. */
+/** Receipts, times and requests of the running turn are not in the history yet: what we saw ourselves is kept. */
 function keepWhatOnlyWeSaw(fresh: Turn, known: readonly Turn[]): Turn {
   const old = known.find((turn) => turn.id === fresh.id);
   if (!old) return fresh;
   return {
     ...fresh,
-    receipt: old.receipt,
+    receipt: fresh.receipt.length > 0 ? fresh.receipt : old.receipt,
+    context: fresh.context ?? old.context,
     requestId: old.requestId,
     items: fresh.items.map((item) => {
       if (item.kind !== 'tool') return item;
       const seen = old.items.find((other) => other.kind === 'tool' && other.id === item.id);
       if (seen?.kind !== 'tool') return item;
-      return { ...item, startedAt: seen.startedAt, endedAt: seen.endedAt, requests: seen.requests };
+      const requests = item.requests.length >= seen.requests.length ? item.requests : seen.requests;
+      return { ...item, startedAt: item.startedAt ?? seen.startedAt, endedAt: item.endedAt ?? seen.endedAt, requests };
     }),
   };
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { JsonValue } from '../wire';
 import { Drafts } from './drafts.svelte';
 
 const IMAGE = { type: 'image', mimeType: 'image/png', data: 'AAAA' };
@@ -17,7 +18,7 @@ describe('drafts', () => {
 
   it('get back what was not sent, after what was written meanwhile', () => {
     const drafts = new Drafts();
-    const content = [{ type: 'text', text: 'see @a.ts' }, { type: 'resource_link', uri: 'file:///p/a.ts', name: 'a.ts' }, IMAGE, FILE];
+    const content: JsonValue[] = [{ type: 'text', text: 'see @a.ts' }, { type: 'resource_link', uri: 'file:///p/a.ts', name: 'a.ts' }, IMAGE, FILE];
     drafts.write('s', 'more');
     drafts.giveBack('s', content);
     expect(drafts.text('s')).toBe('more\n\nsee @a.ts');

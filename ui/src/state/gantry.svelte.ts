@@ -47,6 +47,8 @@ export class Gantry {
   /** The session on the screen; null: the start page. */
   current: string | null = $state(null);
   page: Page = $state('session');
+  /** A turn that is to be shown, until the conversation has done so. */
+  wanted: { session: string; turn: number } | null = $state.raw(null);
   /** Whether the host was asked what the user chose: what the first screen is depends on it. */
   isSettled = $state(false);
   agents: readonly AgentView[] = $state.raw([]);
@@ -135,6 +137,12 @@ export class Gantry {
     this.current = session;
     this.page = 'session';
     if (session !== null && !this.state.transcripts[session]) void this.load(session);
+  }
+
+  /** Opens a session at one of its turns. */
+  openAt(session: string, turn: number): void {
+    this.wanted = { session, turn };
+    this.open(session);
   }
 
   private async load(session: string): Promise<void> {
@@ -335,6 +343,10 @@ export class Gantry {
     } catch (thrown) {
       this.fail(asBackendError(thrown));
     }
+  }
+
+  dismissNotice(): void {
+    this.state = { ...this.state, notice: null };
   }
 
   fail(error: BackendError): void {

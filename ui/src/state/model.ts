@@ -1,4 +1,4 @@
-import type { Event, JsonValue, PermissionView, ServerReadiness, ServerView, SessionView, Settings } from '../wire';
+import type { ContextOutcome, Event, JsonValue, PermissionView, ServerReadiness, ServerView, SessionView, Settings } from '../wire';
 
 /** Everything that the user interface knows. Replaced, never changed in place. */
 export interface State {
@@ -13,6 +13,8 @@ export interface State {
   readonly transcripts: Readonly<Record<string, Transcript>>;
   /** Grows whenever `agents_list` should be asked again. */
   readonly agentsRevision: number;
+  /** What the installation of an agent said last, by agent. */
+  readonly installs: Readonly<Record<string, string>>;
   /** What the user chose about the program; null until the host has told. */
   readonly settings: Settings | null;
   /** The phase of the shutdown, once one runs. */
@@ -48,6 +50,8 @@ export interface Turn {
   readonly items: readonly Item[];
   /** What the session was told about its servers when the prompt left. */
   readonly receipt: readonly ServerReadiness[];
+  /** What became of the conversation when it began; null while that is not known. */
+  readonly context: ContextOutcome | null;
   /** The caller's own id. */
   readonly requestId: string | null;
 }
@@ -108,6 +112,7 @@ export const EMPTY: State = {
   sessions: [],
   transcripts: {},
   agentsRevision: 0,
+  installs: {},
   settings: null,
   shutdown: null,
   ignored: 0,

@@ -34,11 +34,11 @@ export function turnOf(view: TurnView): Turn {
     stopReason: null,
     description: view.description,
     items: [],
-    receipt: [],
+    receipt: view.opening?.servers ?? [],
+    context: view.opening?.context ?? null,
     requestId: null,
   };
-  let items = turn.items;
-  for (const update of view.updates) items = addUpdate(items, update, { at: null, late: false });
+  const items = itemsOf(view);
   const ended = view.ended_at !== null || view.stop_reason !== null;
   return {
     ...turn,
@@ -46,6 +46,21 @@ export function turnOf(view: TurnView): Turn {
     endedAt: view.ended_at,
     stopReason: view.stop_reason ?? (view.ended_at === null ? null : 'error'),
   };
+}
+
+/** What is in a turn of a history page. */
+function itemsOf(view: TurnView): readonly Item[] {
+  let items: readonly Item[] = [];
+  for (const update of view.updates) items = addUpdate(items, update, { at: null, late: false });
+  for (const permission of view.permissions ?? []) {
+    items = addRequest(items, permission, { at: null, late: false });
+    items = addOutcome(items, permission.request, permission.outcome, permission.reason);
+  }
+  const times = view.tools ?? {};
+  return items.map((item) => {
+    const seen = item.kind === 'tool' ? times[item.id] : undefined;
+    return item.kind === 'tool' && seen ? { ...item, startedAt: seen.started_at, endedAt: seen.ended_at } : item;
+  });
 }
 
 /** When an update came (null: not known), and whether its turn was over by then. */

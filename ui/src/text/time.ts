@@ -43,3 +43,8 @@ export function ago(at: number, now: number): string {
 export function moment(at: number): string {
   return new Date(at).toLocaleString(language(), { dateStyle: 'medium', timeStyle: 'short' });
 }
+
+/** The time of day to the second, for lines of a log. */
+export function clock(at: number): string {
+  return new Date(at).toLocaleTimeString(language(), { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+}

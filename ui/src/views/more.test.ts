@@ -7,8 +7,10 @@ import type { ProcessNode, TurnView } from '../wire';
 import { chipsOf, choicesOf } from './about';
 import { readAgentForm } from './agent-form';
 import { wishOf } from './keys';
+import { marks } from './marks';
 import { isToolOn, readConfig, withTool } from './server-config';
-import { answerOf, fileName, sessionJson, sessionMarkdown } from './transcript';
+import { linesOf } from './traffic';
+import { answerOf } from './transcript';
 import { turnOf } from '../state/turns';
 import { bytes, memoryOf, rowsOf } from './tree';
 
@@ -63,31 +65,38 @@ describe('sessions', () => {
   });
 });
 
-describe('an exported conversation', () => {
-  const turn: TurnView = {
-    id: 't1', number: 1, prompt: [{ type: 'text', text: 'Say hello' }], started_at: 1, ended_at: 2, stop_reason: 'end_turn', description: null,
-    updates: [
-      { sessionUpdate: 'tool_call', toolCallId: 'c', title: 'cat x', kind: 'execute', status: 'completed', rawInput: { a: 1 }, content: [{ type: 'content', content: { type: 'text', text: 'has ```` inside' } }] },
-      { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'Hello **you**' } },
-    ],
-  };
-  const session = aSession({ title: 'A/B: "test"\u0007..' });
-
-  it('is Markdown whose fences hold', () => {
-    const text = sessionMarkdown(session, [turn]);
-    expect(text).toContain('Say hello');
-    expect(text).toContain('Hello **you**');
-    expect(text).toContain('`````\nhas ```` inside\n`````');
-    expect(answerOf(turnOf(turn))).toBe('Hello **you**');
+describe('the traffic', () => {
+  const at = 1;
+  it('names answers by their question, whoever asked', () => {
+    const lines = linesOf([
+      { at, from_agent: false, message: { id: 1, method: 'session/prompt', params: { a: 1 } } },
+      { at, from_agent: true, message: { id: 1, method: 'session/request_permission', params: {} } },
+      { at, from_agent: true, message: { method: 'session/update', params: { update: { sessionUpdate: 'plan' } } } },
+      { at, from_agent: false, message: { id: 1, result: { outcome: 'x' } } },
+      { at, from_agent: true, message: { id: 1, error: { code: -1, message: 'no' } } },
+      { at, from_agent: true, message: 'cut…' },
+    ]);
+    expect(lines.map(({ method }) => method)).toEqual(['session/prompt', 'session/request_permission', 'plan', 'session/request_permission', 'session/prompt', '…']);
+    expect(lines.map(({ isAnswer, isError }) => [isAnswer, isError])).toEqual([[false, false], [false, false], [false, false], [true, false], [true, true], [false, false]]);
+    expect(lines[0]?.text).toBe('{"a":1}');
+    expect(new Set(lines.map(({ key }) => key)).size).toBe(6);
   });
+});
 
-  it('is JSON with everything that the agent sent', () => {
-    expect(JSON.parse(sessionJson(session, [turn]))).toMatchObject({ format: 'gantry-session/1', turns: [{ id: 't1', updates: turn.updates }] });
+describe('a snippet', () => {
+  it('is cut at its matches; a lone bracket is text', () => {
+    expect(marks('a «b» c')).toEqual([{ text: 'a ', isMatch: false }, { text: 'b', isMatch: true }, { text: ' c', isMatch: false }]);
+    expect(marks('»x« «y»')).toEqual([{ text: '»x« ', isMatch: false }, { text: 'y', isMatch: true }]);
   });
+});
 
-  it('gets a name that every system takes', () => {
-    expect(fileName(session, 'md')).toBe('A B test.md');
-    expect(fileName(aSession({ title: '' }), 'json')).toBe('session.json');
+describe('the answer of a turn', () => {
+  it('is its text alone', () => {
+    const view: TurnView = {
+      id: 't1', number: 1, prompt: [], started_at: 1, ended_at: 2, stop_reason: 'end_turn', description: null,
+      updates: [{ sessionUpdate: 'agent_thought_chunk', content: { type: 'text', text: 'hm' } }, { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'Hello **you**' } }],
+    };
+    expect(answerOf(turnOf(view))).toBe('Hello **you**');
   });
 });
 
