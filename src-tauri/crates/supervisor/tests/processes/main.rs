@@ -9,6 +9,7 @@ mod app;
 mod crash;
 mod figures;
 mod launch;
+mod recycled;
 mod stop;
 mod sweep;
 mod world;
