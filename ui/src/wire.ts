@@ -381,6 +381,11 @@ export type Done = {
 ok: boolean, };
 
 /**
+ * How a process tree ended, by its worst member.
+ */
+export type EndHow = "exited" | "terminated" | "killed" | "left";
+
+/**
  * See [`PromptAccepted::engine`].
  */
 export type EngineOutcome = "started" | "reused" | "recreated" | "deferred";
@@ -719,9 +724,38 @@ summary: string,
  */
 crashed: boolean, 
 /**
+ * Its shutdown could not do everything: it was cut short, or something was left.
+ */
+cut_short: boolean, 
+/**
+ * How each process tree ended in the last shutdown, the worst first.
+ */
+trees: Array<TreeEnd>, 
+/**
+ * What this start found of earlier runs.
+ */
+leftovers: Array<Leftover>, 
+/**
  * A text to copy for whoever looks into it; holds no arguments and no secrets.
  */
 report: string, };
+
+/**
+ * A process of an earlier run that this start found.
+ */
+export type Leftover = { 
+/**
+ * Process id.
+ */
+pid: number, 
+/**
+ * Its program, where it is known.
+ */
+program: string, 
+/**
+ * Whether it was ended; if not, somebody has to end it by hand.
+ */
+ended: boolean, };
 
 /**
  * How long a server runs.
@@ -1918,6 +1952,35 @@ from_agent: boolean,
  * string, when it was too long to be kept.
  */
 message: JsonValue, };
+
+/**
+ * How one process tree ended.
+ */
+export type TreeEnd = { 
+/**
+ * The tree's name.
+ */
+name: string, 
+/**
+ * `server`, `engine`, `terminal` or `own`.
+ */
+role: string, 
+/**
+ * Its end.
+ */
+how: EndHow, 
+/**
+ * Members that ended with it.
+ */
+processes: number, 
+/**
+ * Of those, how many needed KILL.
+ */
+forced: number, 
+/**
+ * Milliseconds it took.
+ */
+ms: number, };
 
 /**
  * What a turn began with, as the history keeps it.

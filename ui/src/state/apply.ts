@@ -21,6 +21,7 @@ export function applySnapshot(state: State, snapshot: Snapshot): State {
     seq: snapshot.seq,
     version: snapshot.version,
     notice: snapshot.notice,
+    lastExit: snapshot.last_exit ?? null,
     servers: snapshot.servers,
     sessions: snapshot.sessions,
     transcripts,

@@ -1,4 +1,4 @@
-import type { ContextOutcome, Event, JsonValue, PermissionView, ServerReadiness, ServerView, SessionView, Settings } from '../wire';
+import type { ContextOutcome, Event, JsonValue, LastExit, PermissionView, ServerReadiness, ServerView, SessionView, Settings } from '../wire';
 
 /** Everything that the user interface knows. Replaced, never changed in place. */
 export interface State {
@@ -7,6 +7,8 @@ export interface State {
   readonly version: string;
   /** Something that the user should know about the last run. */
   readonly notice: string | null;
+  /** The same in detail: how the last run ended, where something was forced or it crashed. */
+  readonly lastExit: LastExit | null;
   readonly servers: readonly ServerView[];
   readonly sessions: readonly SessionView[];
   /** Conversations that were opened, by session. */
@@ -108,6 +110,7 @@ export const EMPTY: State = {
   seq: 0,
   version: '',
   notice: null,
+  lastExit: null,
   servers: [],
   sessions: [],
   transcripts: {},

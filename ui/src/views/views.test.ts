@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { Turn } from '../state/model';
+import type { LastExit, TreeEnd } from '../wire';
 import { byProject, endsWith, recentProjects } from '../state/groups';
 import { aServer, aSession } from '../state/recordings';
 import { announce } from './announce';
 import { Follower } from './follow';
+import { lastExitWords } from './last-exit';
 import { type Form, formOf, readForm } from './server-form';
 import { canStop, stopWords } from './session';
 import { BUDGET, startOf } from './window';
@@ -146,5 +148,23 @@ describe('the form of a server', () => {
     [{ kind: 'json', json: '{"a":' }, /JSON/],
   ])('says what is wrong with %j', (change, words) => {
     expect(readForm({ ...form, ...change }, new Set(['taken']))).toMatchObject({ problem: expect.stringMatching(words) });
+  });
+});
+
+describe('the last exit', () => {
+  const last = (change: Partial<LastExit>): LastExit => ({ summary: 'its own words', crashed: false, cut_short: false, trees: [], leftovers: [], report: '', ...change });
+  const tree = (name: string, how: TreeEnd['how']): TreeEnd => ({ name, role: 'server', how, processes: 2, forced: 0, ms: 5 });
+  const found = (pid: number, ended: boolean) => ({ pid, program: 'node', ended });
+
+  it('is told in the words of the language', () => {
+    expect(lastExitWords(last({ crashed: true }))).toBe('Gantry ended unexpectedly. No process was left over.');
+    expect(lastExitWords(last({ crashed: true, leftovers: [found(1, true), found(2, true)] }))).toBe('Gantry ended unexpectedly. 2 leftover processes were ended.');
+    expect(lastExitWords(last({ trees: [tree('a', 'killed'), tree('b', 'exited'), tree('c', 'left')] }))).toContain('were killed: a, c.');
+    expect(lastExitWords(last({ leftovers: [found(1, false)] }))).toContain('end it by hand');
+    expect(lastExitWords(last({ cut_short: true }))).toContain('could not do everything');
+  });
+
+  it('is told in the words of the host when nothing else is known', () => {
+    expect(lastExitWords(last({}))).toBe('its own words');
   });
 });

@@ -17,6 +17,7 @@ mod signals;
 mod steps;
 mod watchdog;
 
+pub use crate::wire::{EndHow, TreeEnd};
 pub use signals::on_signals;
 
 pub(crate) use last_exit::{LastRun, file as last_exit_file, program};
@@ -77,49 +78,6 @@ pub(crate) enum Urgency {
     Orderly,
     /// Straight to kill.
     Kill,
-}
-
-/// How a process tree ended, by its worst member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EndHow {
-    /// By itself, after its input was closed.
-    Exited,
-    /// After TERM.
-    Terminated,
-    /// After KILL.
-    Killed,
-    /// It still runs.
-    Left,
-}
-
-impl std::fmt::Display for EndHow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Exited => "exited",
-            Self::Terminated => "terminated",
-            Self::Killed => "killed",
-            Self::Left => "left",
-        })
-    }
-}
-
-/// How one process tree ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TreeEnd {
-    /// The tree's name.
-    pub name: String,
-    /// `server`, `engine`, `terminal` or `own`.
-    pub role: String,
-    /// Its end.
-    pub how: EndHow,
-    /// Members that ended with it.
-    pub processes: usize,
-    /// Of those, how many needed KILL.
-    #[serde(default)]
-    pub forced: usize,
-    /// Milliseconds it took.
-    pub ms: u64,
 }
 
 /// How Gantry ended; also `run/last-exit.json`.

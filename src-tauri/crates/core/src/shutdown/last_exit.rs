@@ -1,7 +1,11 @@
 //! How the last run ended, as the next start finds it out and tells it.
 
 use super::{EndHow, ExitReport};
-use crate::{data_dir::DataDir, instance::Instance, wire::LastExit};
+use crate::{
+    data_dir::DataDir,
+    instance::Instance,
+    wire::{LastExit, Leftover},
+};
 use gantry_supervisor::SweepReport;
 use std::{fmt::Write as _, fs, io, path::PathBuf};
 
@@ -76,7 +80,10 @@ impl LastRun {
             return None;
         }
         let report = self.report_text(&summary, swept);
-        Some(LastExit { summary, crashed: self.crashed, report })
+        let mut trees = self.report.as_ref().map(|report| report.trees.clone()).unwrap_or_default();
+        trees.sort_by_key(|tree| std::cmp::Reverse(tree.how));
+        let leftovers = found_ended(swept).chain(found_left(swept)).collect();
+        Some(LastExit { summary, crashed: self.crashed, cut_short, trees, leftovers, report })
     }
 
     /// A text to copy. No arguments and no values: those may be secrets.
@@ -121,6 +128,22 @@ impl LastRun {
         }
         text
     }
+}
+
+fn found_ended(swept: &SweepReport) -> impl Iterator<Item = Leftover> {
+    swept.ended.iter().map(|(process, command)| Leftover {
+        pid: process.pid,
+        program: program(command).to_owned(),
+        ended: true,
+    })
+}
+
+fn found_left(swept: &SweepReport) -> impl Iterator<Item = Leftover> {
+    swept.left.iter().map(|process| Leftover {
+        pid: process.pid,
+        program: String::new(),
+        ended: false,
+    })
 }
 
 fn leftovers(count: usize) -> String {
@@ -217,6 +240,8 @@ mod tests {
         assert!(told.crashed);
         assert!(told.report.contains("pid 2 node") && told.report.ends_with("one\ntwo\n"));
         assert!(!told.report.contains("s3cret"));
+        let expected = Leftover { pid: 2, program: "node".into(), ended: true };
+        assert_eq!((told.leftovers.len(), &told.leftovers[1]), (3, &expected));
     }
 
     #[test]
@@ -227,6 +252,7 @@ mod tests {
         let told = last.tell(&swept(0)).unwrap();
         assert!(told.summary.contains("were killed: fetch."), "{}", told.summary);
         assert!(!told.crashed && told.report.contains("fetch (server): killed, 2 processes"));
+        assert_eq!((told.trees[0].how, told.cut_short), (EndHow::Killed, false));
         LastRun::forget(&data);
         LastRun::forget(&data);
         assert_eq!(LastRun::read(&data).tell(&swept(0)), None);
@@ -241,6 +267,7 @@ mod tests {
         write(&data, &cut);
         let told = LastRun::read(&data).tell(&swept(0)).unwrap();
         assert!(!told.crashed && told.report.contains("cut short: the clean-up"));
+        assert!(told.cut_short);
     }
 
     #[test]
@@ -250,5 +277,6 @@ mod tests {
         let told = LastRun::read(&data).tell(&left).unwrap();
         assert!(told.summary.starts_with("1 leftover processes"), "{}", told.summary);
         assert!(told.report.contains("still there: pid 9"));
+        assert!(!told.leftovers[0].ended);
     }
 }

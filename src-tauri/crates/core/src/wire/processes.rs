@@ -64,6 +64,66 @@ pub struct LastExit {
     pub summary: String,
     /// It ended without its shutdown: killed, crashed, or the computer went off.
     pub crashed: bool,
+    /// Its shutdown could not do everything: it was cut short, or something was left.
+    pub cut_short: bool,
+    /// How each process tree ended in the last shutdown, the worst first.
+    pub trees: Vec<TreeEnd>,
+    /// What this start found of earlier runs.
+    pub leftovers: Vec<Leftover>,
     /// A text to copy for whoever looks into it; holds no arguments and no secrets.
     pub report: String,
+}
+
+/// How a process tree ended, by its worst member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum EndHow {
+    /// By itself, after its input was closed.
+    Exited,
+    /// After TERM.
+    Terminated,
+    /// After KILL.
+    Killed,
+    /// It still runs.
+    Left,
+}
+
+impl std::fmt::Display for EndHow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Exited => "exited",
+            Self::Terminated => "terminated",
+            Self::Killed => "killed",
+            Self::Left => "left",
+        })
+    }
+}
+
+/// How one process tree ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct TreeEnd {
+    /// The tree's name.
+    pub name: String,
+    /// `server`, `engine`, `terminal` or `own`.
+    pub role: String,
+    /// Its end.
+    pub how: EndHow,
+    /// Members that ended with it.
+    pub processes: usize,
+    /// Of those, how many needed KILL.
+    #[serde(default)]
+    pub forced: usize,
+    /// Milliseconds it took.
+    pub ms: u64,
+}
+
+/// A process of an earlier run that this start found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct Leftover {
+    /// Process id.
+    pub pid: u32,
+    /// Its program, where it is known.
+    pub program: String,
+    /// Whether it was ended; if not, somebody has to end it by hand.
+    pub ended: bool,
 }
