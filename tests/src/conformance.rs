@@ -1,0 +1,145 @@
+//! The official MCP conformance suite, installed by `cargo xtask test` outside
+//! the repository (`tests/npm/conformance` has the versions). It needs Node 22,
+//! which is installed beside it.
+
+use crate::npm;
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+/// The verdicts of one run: for each scenario its checks in order, each with its status.
+pub type Verdicts = BTreeMap<String, Vec<Check>>;
+
+/// The suite bounds each scenario by itself; this is for a suite that hangs.
+const BOUND: Duration = Duration::from_secs(180);
+
+/// One check of a scenario.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Its id; `CheckName` of the suite.
+    pub id: String,
+    /// `SUCCESS`, `FAILURE`, `WARNING`, `SKIPPED` or `INFO`.
+    pub status: String,
+    /// What the suite says about it.
+    pub message: String,
+}
+
+/// A release of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// The stable one: revisions up to 2025-11-25.
+    Stable,
+    /// The one that knows revision 2026-07-28 too.
+    Next,
+}
+
+impl Suite {
+    /// The names of its scenarios against a server.
+    ///
+    /// # Panics
+    /// When the suite is not installed or says nothing.
+    pub fn scenarios(self) -> Vec<String> {
+        let output = self.command().arg("list").output();
+        let output = output.unwrap_or_else(|why| panic!("{self:?}: {why}"));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines = text.lines().skip_while(|line| !line.starts_with("Server scenarios")).skip(1);
+        let names: Vec<String> = lines
+            .map_while(|line| line.trim_start().strip_prefix("- "))
+            .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
+            .collect();
+        assert!(!names.is_empty(), "{self:?} lists no scenarios: {text}");
+        names
+    }
+
+    /// Runs its scenarios against the server at `url`, and reads what it wrote into `folder`.
+    ///
+    /// # Panics
+    /// When it cannot be run, or writes no results.
+    pub async fn run(self, url: &str, options: &[&str], folder: &Path) -> Verdicts {
+        let mut command = tokio::process::Command::from(self.command());
+        command.arg("server").args(["--url", url]).args(options).arg("-o").arg(folder);
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let output = tokio::time::timeout(BOUND, command.output()).await;
+        let output = output.unwrap_or_else(|_| panic!("{self:?} still runs after {BOUND:?}"));
+        let output = output.unwrap_or_else(|why| panic!("{self:?}: {why}"));
+        let verdicts = read(folder);
+        assert!(
+            !verdicts.is_empty(),
+            "{self:?} wrote no results: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        verdicts
+    }
+
+    fn command(self) -> Command {
+        let package = match self {
+            Self::Stable => "conformance",
+            Self::Next => "conformance-next",
+        };
+        let mut command = Command::new(npm::node_22());
+        command.arg(npm::conformance(&format!("{package}/dist/index.js")));
+        command
+    }
+}
+
+/// Results lie in `server-<scenario>-<time>/checks.json`.
+fn read(folder: &Path) -> Verdicts {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let results = entries.filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let name = name.strip_prefix("server-")?;
+        // The names are in small letters, so this is the one of the time: `-2026-11-30T…`.
+        let at = name.rfind('T')?.checked_sub("-2026-11-30".len())?;
+        let text = std::fs::read_to_string(entry.path().join("checks.json")).ok()?;
+        let checks: Vec<Value> = serde_json::from_str(&text).ok()?;
+        let text =
+            |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
+        let checks = checks.iter().map(|check| Check {
+            id: text(check, "id"),
+            status: text(check, "status"),
+            message: text(check, "errorMessage"),
+        });
+        Some((name[..at].to_owned(), checks.collect()))
+    });
+    results.collect()
+}
+
+/// Every check that is not the same in both, as lines to read; empty when all are.
+pub fn differences(direct: &Verdicts, through: &Verdicts) -> String {
+    let mut text = String::new();
+    let names: std::collections::BTreeSet<&String> = direct.keys().chain(through.keys()).collect();
+    for name in names {
+        let of = |verdicts: &Verdicts| -> Vec<String> {
+            let checks = verdicts.get(name).into_iter().flatten();
+            checks.map(|check| format!("{} {}", check.status, check.id)).collect()
+        };
+        let (direct_checks, through_checks) = (of(direct), of(through));
+        if direct_checks != through_checks {
+            let _ = writeln!(text, "{name}:");
+            for (which, verdicts) in [("directly", direct), ("through the bridge", through)] {
+                let _ = writeln!(text, "  {which}:");
+                for check in verdicts.get(name).into_iter().flatten() {
+                    let _ = writeln!(text, "    {} {} {}", check.status, check.id, check.message);
+                }
+            }
+        }
+    }
+    text
+}
+
+/// Every check that is a failure or a warning, as lines to read.
+pub fn complaints(verdicts: &Verdicts) -> String {
+    let mut text = String::new();
+    for (name, checks) in verdicts {
+        for check in checks.iter().filter(|c| ["FAILURE", "WARNING"].contains(&&*c.status)) {
+            let _ = writeln!(text, "{name}: {} {}: {}", check.status, check.id, check.message);
+        }
+    }
+    text
+}
