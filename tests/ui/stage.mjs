@@ -22,7 +22,7 @@ const { chromium } = createRequire(path.join(NPM, 'package.json'))('playwright-c
 const AXE = fs.readFileSync(path.join(NPM, 'node_modules/axe-core/axe.min.js'), 'utf8');
 
 /** Longest wait for anything that is not said to take time. */
-export const BOUND = 15_000;
+export const BOUND = 30_000;
 
 export function program(name) {
   const file = path.join(PROGRAMS, name);

@@ -67,6 +67,9 @@ export class Gantry {
   /** Sessions that are being deleted, as long as that can be taken back. */
   private deleting: Readonly<Record<string, ReturnType<typeof setTimeout>>> = $state.raw({});
 
+  /** How often the agents were asked for, and which of the answers is shown. */
+  private agentsAsked = 0;
+  private agentsOf = 0;
   private toastCount = 0;
   private isFirstSnapshot = true;
   private stopEvents: () => void = () => {};
@@ -186,8 +189,13 @@ export class Gantry {
   }
 
   private async loadAgents(): Promise<void> {
+    const asked = ++this.agentsAsked;
     const answer = await this.try('agents_list', {});
-    if (answer) this.agents = answer.agents;
+    // An answer that was overtaken by a later one is of yesterday.
+    if (answer && asked > this.agentsOf) {
+      this.agentsOf = asked;
+      this.agents = answer.agents;
+    }
   }
 
   /** Opens a session. Errors are the caller's to show: they belong beside the form. */

@@ -234,6 +234,7 @@ export const en = {
   'chat.turn': 'Turn {n}: {prompt}',
   'chat.you': 'You',
   'chat.older': 'Show earlier turns',
+  'chat.newer': 'Show later turns',
   'chat.earlier': { one: 'Show {n} earlier step', other: 'Show {n} earlier steps' },
   'chat.loading': 'Loading the conversation…',
   'chat.bottom': 'Jump to the newest',

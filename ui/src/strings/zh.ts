@@ -226,6 +226,7 @@ export const zh: Texts = {
   'chat.turn': '第 {n} 轮：{prompt}',
   'chat.you': '您',
   'chat.older': '显示更早的内容',
+  'chat.newer': '显示之后的内容',
   'chat.earlier': { other: '显示之前的 {n} 步' },
   'chat.loading': '正在载入对话…',
   'chat.bottom': '跳到最新',

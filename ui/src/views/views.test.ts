@@ -8,7 +8,7 @@ import { Follower } from './follow';
 import { lastExitWords } from './last-exit';
 import { type Form, formOf, readForm } from './server-form';
 import { canStop, stopWords } from './session';
-import { BUDGET, startOf } from './window';
+import { above, below, distance, MOST, partsOf, type Spot, STEP } from './window';
 
 describe('following the end', () => {
   let now = 0;
@@ -46,17 +46,48 @@ describe('the window of turns', () => {
     items: Array.from({ length: items }, () => ({ kind: 'thought', text: 'x', id: null, late: false })),
   });
 
+  const all = [turn(1, 3), turn(2, 700), turn(3, 0), turn(4, STEP), ...Array.from({ length: 60 }, (_, n) => turn(n + 5, n % 7))];
+
   it('shows a short conversation whole, and a long one from its end', () => {
-    expect(startOf([turn(1, 3), turn(2, 3)])).toBe(1);
-    expect(startOf([1, 2, 3, 4, 5].map((number) => turn(number, BUDGET / 2 - 1)))).toBe(4);
-    expect(startOf([])).toBe(0);
+    const short = [turn(1, 3), turn(2, 3)];
+    expect(above(short, null, STEP)).toEqual({ number: 1, item: 0 });
+    expect(partsOf(short, { number: 1, item: 0 }, null).map(({ from, to }) => [from, to])).toEqual([[0, null], [0, null]]);
+    const long = [turn(1, 5), turn(2, 5000)];
+    expect(above(long, null, STEP)).toEqual({ number: 2, item: 5000 - STEP });
+    expect(above([], null, STEP)).toEqual({ number: 0, item: 0 });
+    // A turn that is a little longer than its place is shown whole.
+    expect(above([turn(1, 9), turn(2, STEP + 5)], null, STEP)).toEqual({ number: 2, item: 0 });
   });
 
-  it('always goes on, even to a turn that is too long alone', () => {
-    const turns = [turn(1, 5), turn(2, BUDGET * 9), turn(3, 5)];
-    expect(startOf(turns)).toBe(3);
-    expect(startOf(turns, 1)).toBe(2);
-    expect(startOf(turns, 0)).toBe(1);
+  it('goes up to the beginning and down to the end in steps, and is never too large', () => {
+    const seen = new Set<string>();
+    const look = (start: Spot, end: Spot | null): void => {
+      for (const { turn, from, to } of partsOf(all, start, end)) {
+        if (from === 0) seen.add(`${turn.number} prompt`);
+        for (let item = from; item < (to ?? turn.items.length); item++) seen.add(`${turn.number} ${item}`);
+      }
+    };
+    let start = above(all, null, STEP);
+    let end: Spot | null = null;
+    let steps = 0;
+    for (; start.number > 1 || start.item > 0; steps++) {
+      const before = start;
+      start = above(all, start, STEP);
+      expect(distance(all, start, before)).toBeGreaterThan(0);
+      if (distance(all, start, end) > MOST) end = below(all, start, MOST);
+      expect(distance(all, start, end)).toBeLessThanOrEqual(MOST + STEP);
+      look(start, end);
+    }
+    const total = all.reduce((sum, { items }) => sum + items.length + 1, 0);
+    expect(steps).toBeLessThan((2 * total) / STEP);
+    for (let down = 0; end !== null; down++) {
+      expect(down).toBeLessThan((2 * total) / STEP);
+      end = below(all, end, STEP);
+      if (distance(all, start, end) > MOST) start = above(all, end, MOST);
+      look(start, end);
+    }
+    look(above(all, null, STEP), null);
+    expect(seen.size).toBe(total);
   });
 });
 
