@@ -9,7 +9,7 @@ use gantry_core::{
     programs::Programs,
     shutdown,
 };
-use gantry_http::HttpOptions;
+use gantry_http::{Door, HttpOptions};
 use serde_json::json;
 use std::{io::Write as _, net::SocketAddr, path::PathBuf};
 
@@ -55,6 +55,9 @@ pub async fn run(options: Serve) -> Result<u8, Failure> {
     data.create().map_err(|error| Failure::new("serve", error))?;
     logging::start(&data);
 
+    // Whoever looks for it on a fixed port learns that it is starting. A port that is in use is
+    // told after who may hold the directory, which is the better reason.
+    let door = Door::bind(&options.host, options.port).await;
     let app = App::start(AppOptions {
         data,
         token_file: options.token_file.clone().or_else(token_file_from_environment),
@@ -63,7 +66,7 @@ pub async fn run(options: Serve) -> Result<u8, Failure> {
     .await
     .map_err(could_not_start)?;
 
-    if let Err(failure) = open(&app, &options).await {
+    if let Err(failure) = open(&app, &options, door).await {
         app.shutdown().request("the listener could not be opened");
         app.ended().await;
         return Err(failure);
@@ -71,20 +74,20 @@ pub async fn run(options: Serve) -> Result<u8, Failure> {
     Ok(app.ended().await.code)
 }
 
-/// Opens the listener, takes signals, and says that it is ready.
-async fn open(app: &App, options: &Serve) -> Result<(), Failure> {
+/// Takes signals, lets requests in, and says that it is ready.
+async fn open(app: &App, options: &Serve, door: std::io::Result<Door>) -> Result<(), Failure> {
     shutdown::on_signals(app.scope(), app.shutdown())
         .map_err(|error| Failure::new("serve: signals", error))?;
     let place = format!("serve: {}:{}", options.host, options.port);
-    let listener = gantry_http::bind(&options.host, options.port).await.map_err(|error| {
+    let door = door.map_err(|error| {
         Failure::new(&place, format!("{error}; choose another --port, or 0 for any free one"))
     })?;
-    let address = listener.local_addr().map_err(|error| Failure::new(&place, error))?;
-    let url = gantry_http::url(address);
-    let http = HttpOptions { ui: !options.no_ui, auth: !options.no_auth };
-    gantry_http::serve(app.clone(), listener, http, app.scope().child("http"))
-        .map_err(|error| Failure::new(&place, error))?;
+    let url = door.url();
     app.set_address(&url).await.map_err(|error| Failure::of(&place, &error))?;
+    let http = HttpOptions { ui: !options.no_ui, auth: !options.no_auth };
+    door.open(app.clone(), http, app.scope().child("http"))
+        .await
+        .map_err(|error| Failure::new(&place, error))?;
     tracing::info!(url, "listening");
     say_ready(app, &url);
     Ok(())

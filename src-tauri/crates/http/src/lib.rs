@@ -11,6 +11,7 @@ mod answer;
 mod api;
 mod body;
 mod computer;
+mod door;
 mod feed;
 mod gate;
 mod head;
@@ -26,4 +27,5 @@ mod sse;
 mod table;
 mod tally;
 
+pub use door::Door;
 pub use listen::{HttpOptions, bind, serve, url};

@@ -18,7 +18,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::pin,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
@@ -100,15 +100,36 @@ pub fn serve(
     options: HttpOptions,
     scope: Scope,
 ) -> io::Result<()> {
+    let router = router(&app, listener.local_addr()?, options, &scope, Instant::now());
+    accept_in(listener, router, &scope, app.shutdown().phase());
+    Ok(())
+}
+
+/// The routes of this instance, and the tasks behind them.
+pub(crate) fn router(
+    app: &App,
+    address: SocketAddr,
+    options: HttpOptions,
+    scope: &Scope,
+    started: Instant,
+) -> Router {
     let sessions = mcp::Sessions::new();
-    let router = routes::router(&app, listener.local_addr()?, options, &scope, sessions.clone());
+    let router = routes::router(app, address, options, scope, started, sessions.clone());
     let phase = app.shutdown().phase();
     let (_, events) = app.events().subscribe();
     scope.spawn("ended sessions", forget(events, sessions.clone(), phase.clone()));
-    scope.spawn("agents leave", leave(sessions, phase.clone()));
-    let owner = scope.clone();
-    scope.spawn("listener", accept(listener, router, owner, phase));
-    Ok(())
+    scope.spawn("agents leave", leave(sessions, phase));
+    router
+}
+
+/// Accepts connections as a task of `scope`.
+pub(crate) fn accept_in(
+    listener: TcpListener,
+    router: Router,
+    scope: &Scope,
+    phase: watch::Receiver<Phase>,
+) {
+    scope.spawn("listener", accept(listener, router, scope.clone(), phase));
 }
 
 /// What an agent opened at the bridge ends with its session: one that was killed says no
@@ -174,7 +195,11 @@ fn is_the_clients(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn connection(stream: TcpStream, router: Router, mut phase: watch::Receiver<Phase>) {
+pub(crate) async fn connection(
+    stream: TcpStream,
+    router: Router,
+    mut phase: watch::Receiver<Phase>,
+) {
     // Without it, an answer in two pieces waits 40 ms for the client's acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("TCP_NODELAY could not be set: {error}");
@@ -212,7 +237,7 @@ fn note(ended: hyper::Result<()>) {
 }
 
 /// Resolves when the shutdown is past this phase.
-async fn after(phase: &mut watch::Receiver<Phase>, passed: Phase) {
+pub(crate) async fn after(phase: &mut watch::Receiver<Phase>, passed: Phase) {
     // No sender means that there is nobody left to wait for.
     let _ = phase.wait_for(|now| *now > passed).await;
 }

@@ -64,6 +64,7 @@ pub(crate) fn router(
     address: SocketAddr,
     options: HttpOptions,
     scope: &Scope,
+    started: Instant,
     sessions: mcp::Sessions,
 ) -> Router {
     let gate = Arc::new(Gate {
@@ -73,8 +74,7 @@ pub(crate) fn router(
     });
     let tally = Tally::new();
     scope.spawn("tally", tally.clone().follow(app.events().clone(), scope.cancelled()));
-    let site =
-        Site { app: app.clone(), scope: scope.clone(), started: Instant::now(), options, tally };
+    let site = Site { app: app.clone(), scope: scope.clone(), started, options, tally };
     table::ours()
         .fallback(other)
         .method_not_allowed_fallback(wrong_method)
