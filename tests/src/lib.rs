@@ -27,6 +27,7 @@ pub mod npm;
 pub mod programs;
 pub mod progress;
 pub mod proxy;
+pub mod python;
 pub mod record;
 pub mod stage;
 pub mod tray;

@@ -12,6 +12,7 @@ mod command;
 mod npm;
 mod packages;
 mod place;
+mod python;
 mod run;
 mod second_look;
 mod steps;

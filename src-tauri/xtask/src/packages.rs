@@ -23,6 +23,8 @@ pub const TEST: &[&str] = &[
     "imagemagick",
     "openbox",
     "procps",
+    "python3",
+    "python3-venv",
     "webkit2gtk-driver",
     "wmctrl",
     "xauth",

@@ -47,6 +47,17 @@ pub fn test_conformance() -> PathBuf {
     cache().join("gantry-tests/conformance")
 }
 
+/// The virtual environment with the tests' Python packages. `tests/src/python.rs`
+/// knows the same place.
+pub fn test_python() -> PathBuf {
+    cache().join("gantry-tests/python")
+}
+
+/// What uv has fetched for the tests. `tests/src/python.rs` knows the same place.
+pub fn test_uv() -> PathBuf {
+    cache().join("gantry-tests/uv")
+}
+
 fn cache() -> PathBuf {
     if let Some(dir) = std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()) {
         return PathBuf::from(dir);

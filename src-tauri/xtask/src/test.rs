@@ -3,7 +3,7 @@
 
 use crate::{
     command::{cargo, npm, run},
-    npm, packages, place,
+    npm, packages, place, python,
     second_look::SecondLook,
     steps::Steps,
     wire,
@@ -30,6 +30,8 @@ pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
     steps.step("packages", "real agents", &["npm packages of the tests"], npm::install_agents);
     let needs = &["npm packages of the tests"];
     steps.step("packages", "conformance suite", needs, npm::install_conformance);
+    let needs = &["system packages"];
+    steps.step("packages", "Python packages of the tests", needs, python::install_for_tests);
 
     steps.step("ui", "UI packages", &[], npm::install_ui);
     steps.step("ui", "UI check", &["UI packages"], || run(&mut npm(&ui, &["run", "check"])));
@@ -54,7 +56,13 @@ pub fn test(only: Option<&str>, filter: &[String]) -> Result<(), String> {
     steps.step(
         "rust",
         "Rust tests",
-        &["build", "npm packages of the tests", "real agents", "conformance suite"],
+        &[
+            "build",
+            "npm packages of the tests",
+            "real agents",
+            "conformance suite",
+            "Python packages of the tests",
+        ],
         || {
             let tests = || {
                 let mut tests = cargo_test("20m");
