@@ -85,6 +85,7 @@ impl Instance {
         let token = std::fs::read_to_string(token_file)
             .unwrap_or_else(|why| panic!("token file {token_file:?}: {why}"));
         stage.owns(pid);
+        stage.keeps_secret(token.trim());
         let api = Api::new(ready["url"].as_str().unwrap_or_default(), &token);
         Self { child, pid, api, started_in, log }
     }

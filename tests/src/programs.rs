@@ -21,13 +21,20 @@ pub fn path(name: &str) -> PathBuf {
     })
 }
 
+/// What every fake server and every fake agent is told as a secret. Nothing that
+/// the product writes or answers may hold it; [`crate::Stage::finish`] and
+/// [`crate::Api::send`] look.
+pub const PLANTED: [&str; 2] = ["planted-with-the-server-7c21e9", "planted-with-the-agent-4b80fd"];
+
 /// A `context_servers` entry (or a stored configuration) that runs `fake_mcp`
 /// with these arguments.
 pub fn fake_mcp(args: &[&str]) -> Value {
-    json!({ "enabled": true, "command": path("fake_mcp"), "args": args, "env": {} })
+    let env = json!({ "PLANTED_API_KEY": PLANTED[0] });
+    json!({ "enabled": true, "command": path("fake_mcp"), "args": args, "env": env })
 }
 
 /// An `agent_server` that runs `fake_agent` with these variables.
-pub fn fake_agent(env: Value) -> Value {
+pub fn fake_agent(mut env: Value) -> Value {
+    env["PLANTED_API_KEY"] = json!(PLANTED[1]);
     json!({ "agent_id": "fake", "command": path("fake_agent"), "args": [], "env": env })
 }

@@ -20,6 +20,7 @@ pub struct Stage {
     dir: TempDir,
     bystanders: Bystanders,
     owners: Mutex<Vec<(u32, u64)>>,
+    secrets: Mutex<Vec<String>>,
     _turn: Turn,
 }
 
@@ -55,8 +56,13 @@ impl Stage {
     fn new(turn: Turn) -> Self {
         let dir = tempfile::Builder::new().prefix("gantry-test-").tempdir();
         let dir = dir.unwrap_or_else(|why| panic!("no temporary directory: {why}"));
-        let stage =
-            Self { dir, bystanders: Bystanders::start(), owners: Mutex::default(), _turn: turn };
+        let stage = Self {
+            dir,
+            bystanders: Bystanders::start(),
+            owners: Mutex::default(),
+            secrets: Mutex::new(programs::PLANTED.map(str::to_owned).to_vec()),
+            _turn: turn,
+        };
         for folder in ["home", "run", "project"] {
             std::fs::create_dir_all(stage.path(folder))
                 .unwrap_or_else(|why| panic!("{folder}: {why}"));
@@ -170,13 +176,22 @@ impl Stage {
         self.bystanders.pids()
     }
 
-    /// The end of every test: nothing of this stage lives, nobody else was harmed.
+    /// No log of this stage may hold this.
+    pub fn keeps_secret(&self, secret: &str) {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).push(secret.to_owned());
+    }
+
+    /// The end of every test: nothing of this stage lives, nobody else was harmed, and no
+    /// secret is in a log or a report.
     ///
     /// # Panics
-    /// When something is left a second from now, or a bystander was harmed.
+    /// When something is left a second from now, a bystander was harmed, or a secret came out.
     pub async fn finish(mut self) {
         self.empty_but(&[], Duration::from_secs(1)).await;
         self.bystanders.assert_unharmed();
+        let secrets =
+            std::mem::take(self.secrets.get_mut().unwrap_or_else(PoisonError::into_inner));
+        assert_no_secret(self.dir.path(), &secrets);
     }
 
     /// Keeps a file as an artifact of this test.
@@ -186,6 +201,27 @@ impl Stage {
             std::fs::create_dir_all(&folder).and_then(|()| std::fs::copy(file, folder.join(name)));
         if let Err(why) = kept {
             eprintln!("{} could not be kept: {why}", file.display());
+        }
+    }
+}
+
+/// Looks into every log and report below a folder.
+fn assert_no_secret(folder: &Path, secrets: &[String]) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            assert_no_secret(&path, secrets);
+        }
+        let is_report = path.extension() == Some(OsStr::new("log"))
+            || path.file_name() == Some(OsStr::new("last-exit.json"));
+        if !kind.is_file() || !is_report {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).into_owned();
+        for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+            let line = text.lines().find(|line| line.contains(secret.as_str()));
+            assert!(line.is_none(), "a secret is in {}: {}", path.display(), line.unwrap_or(""));
         }
     }
 }
