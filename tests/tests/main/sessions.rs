@@ -1,5 +1,7 @@
 //! Sessions, their engine and the leases on their servers.
 
+mod terminals;
+
 use gantry_tests::{Instance, Stage, programs, record, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -12,6 +12,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a fake: its tasks end with the process")]
 
+mod client;
 mod script;
 mod session;
 

@@ -14,11 +14,16 @@
 //! - `UPDATE json`: that update as it is
 //! - `STDERR text`, `NOISE`: a line on standard error; a line that is no JSON
 //! - `ENV name`, `PID`, `CWD`: says it
+//! - `READ path [line limit]`, `WRITE path text`: by `fs/*` of the client; says the text or the error
+//! - `RUN line`: a command in a terminal of the client, shown in a tool call; says how it ended and
+//!   what it wrote
+//! - `START name json`: the same with these parameters of `terminal/create`, not waited for;
+//!   `OUTPUT name`, `WAITFOR name`, `KILL name`, `RELEASE name`: what the client answers
 //! - `REFUSE`, `ERROR text`: ends the turn with `refusal`, with a JSON-RPC error
 //! - `ECHO text`, or anything else: says it
 
 use crate::{
-    Agent, say,
+    Agent, client, say,
     session::{Server, Session},
 };
 use gantry_tests::misbehave;
@@ -111,6 +116,10 @@ async fn command(
         "CWD" => {
             let cwd = std::env::current_dir().unwrap_or_default();
             agent.chunk(session, &cwd.display().to_string());
+        }
+        "READ" | "WRITE" | "RUN" | "START" | "OUTPUT" | "WAITFOR" | "KILL" | "RELEASE" => {
+            let said = client::ask(agent, session, word, rest).await;
+            agent.chunk(session, &said.unwrap_or_else(|why| format!("failed: {why}")));
         }
         "REFUSE" => return Ok(Some("refusal")),
         "ERROR" => return Err(json!({ "code": -32000, "message": rest })),

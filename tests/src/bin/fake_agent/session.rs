@@ -2,11 +2,12 @@
 
 use crate::{Agent, lock};
 use anyhow::{Context, Result, anyhow};
-use gantry_tests::{McpClient, record};
+use gantry_tests::{McpClient, api::http_client, record};
 use serde_json::{Value, json};
 use std::{
+    collections::HashMap,
     process::Stdio,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 use tokio::{process::Command, sync::watch};
 
@@ -26,6 +27,8 @@ pub struct Session {
     wanted: Vec<Value>,
     servers: Mutex<Vec<Arc<Server>>>,
     cancels: watch::Sender<u64>,
+    /// The client's terminals by the names that the script gave them.
+    terminals: Mutex<HashMap<String, String>>,
 }
 
 impl Session {
@@ -37,6 +40,7 @@ impl Session {
             wanted: params["mcpServers"].as_array().cloned().unwrap_or_default(),
             servers: Mutex::default(),
             cancels: watch::Sender::new(0),
+            terminals: Mutex::default(),
         }
     }
 
@@ -77,6 +81,16 @@ impl Session {
         *lock(&self.servers) = servers;
     }
 
+    /// Remembers a terminal of the client.
+    pub fn name_terminal(&self, name: &str, id: &str) {
+        lock(&self.terminals).insert(name.to_owned(), id.to_owned());
+    }
+
+    /// The id of a terminal of the client.
+    pub fn terminal(&self, name: &str) -> Option<String> {
+        lock(&self.terminals).get(name).cloned()
+    }
+
     /// The servers.
     pub fn servers(&self) -> Vec<Arc<Server>> {
         lock(&self.servers).clone()
@@ -105,7 +119,11 @@ impl Session {
 /// `{"command","args","env"}`, with names and values as ACP has them.
 async fn connect(entry: &Value, cwd: &str) -> Result<McpClient> {
     if let Some(url) = entry["url"].as_str() {
-        return McpClient::http(url, &pairs(&entry["headers"])).await.context(url.to_owned());
+        // One for all: to make one costs more than all that is asked over it.
+        static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
+        let client = CLIENT.get_or_init(http_client).clone();
+        let headers = pairs(&entry["headers"]);
+        return McpClient::http_over(client, url, &headers).await.context(url.to_owned());
     }
     let program = entry["command"].as_str().ok_or_else(|| anyhow!("neither url nor command"))?;
     let args = entry["args"].as_array().cloned().unwrap_or_default();
