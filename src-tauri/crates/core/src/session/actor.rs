@@ -75,9 +75,11 @@ fn far() -> tokio::time::Instant {
 }
 
 async fn open_ahead(cell: &Arc<Cell>, epoch: u64) {
-    let Some(life) = cell.life(epoch) else { return };
-    match opening::prepare(cell, Deadline::after(OPEN_AHEAD), &life).await {
+    let Some((life, ahead)) = cell.ahead(epoch) else { return };
+    match opening::prepare(cell, Deadline::after(OPEN_AHEAD), &life, &ahead).await {
         Ok(_) => save(cell).await,
+        // The prompt goes on from here: what was joined and leased stays.
+        Err(Problem::Interrupted) if cell.is_claimed() => {}
         // A prompt or a stop is next; they know what to do.
         Err(Problem::Interrupted) => give_up(cell).await,
         Err(Problem::Refused(error) | Problem::Failed(error)) => fail(cell, &error).await,

@@ -163,6 +163,8 @@ pub(super) struct Inner {
     pub(super) life: CancellationToken,
     /// Of the claimed prompt; ends with `life`, or with a cancel.
     pub(super) interrupt: CancellationToken,
+    /// Interrupts the waiting of an opening that no prompt has asked for yet.
+    pub(super) ahead: CancellationToken,
     pub(super) epoch: u64,
     /// What ended when a stop interrupted the opening.
     pub(super) given_up: GivenUp,
@@ -228,6 +230,7 @@ impl Cell {
                 force_at: None,
                 life: CancellationToken::new(),
                 interrupt: CancellationToken::new(),
+                ahead: CancellationToken::new(),
                 epoch: 0,
                 given_up: GivenUp::default(),
                 stopping: None,

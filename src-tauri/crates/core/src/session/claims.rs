@@ -53,6 +53,7 @@ impl Cell {
         let (epoch, at) = (inner.epoch, now());
         if inner.state.is_free() && inner.queue.is_empty() {
             inner.interrupt = inner.life.child_token();
+            inner.ahead.cancel();
             self.apply(&mut inner, Event::Claimed(turn.clone()));
             let job = Job { turn, prompt, epoch, at, reply: Some(reply) };
             return Ok(Claim::Next(Box::new(job)));
@@ -86,6 +87,7 @@ impl Cell {
         }
         let job = inner.queue.pop_front()?;
         inner.interrupt = inner.life.child_token();
+        inner.ahead.cancel();
         self.apply(&mut inner, Event::Claimed(job.turn.clone()));
         Some(Box::new(job))
     }
@@ -126,7 +128,24 @@ impl Cell {
         (inner.epoch == epoch).then(|| inner.interrupt.clone())
     }
 
-    /// What interrupts an [`Command::Open`]; `None` when a stop came since.
+    /// What interrupts an opening that no prompt has asked for: the first at any time, the
+    /// second, when a prompt comes, as long as it waits. `None` when a stop came since, or when
+    /// a prompt is on its way already: it opens the session itself, within its own time.
+    pub(super) fn ahead(&self, epoch: u64) -> Option<(CancellationToken, CancellationToken)> {
+        let mut inner = self.lock();
+        if inner.epoch != epoch || inner.state.claim.is_some() {
+            return None;
+        }
+        inner.ahead = inner.life.child_token();
+        Some((inner.life.clone(), inner.ahead.clone()))
+    }
+
+    /// Whether a prompt is on its way.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.lock().state.claim.is_some()
+    }
+
+    /// What interrupts a sign-in; `None` when a stop came since.
     pub(super) fn life(&self, epoch: u64) -> Option<CancellationToken> {
         let inner = self.lock();
         (inner.epoch == epoch).then(|| inner.life.clone())

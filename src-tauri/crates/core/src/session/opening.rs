@@ -53,11 +53,13 @@ pub(super) struct Prepared {
 
 /// Leases the session's servers, starts its engine if need be, waits for both, and opens
 /// the session in the agent with the servers' URLs: every server that is ready by the
-/// deadline has answered `tools/list` before the agent hears of the session.
+/// deadline has answered `tools/list` before the agent hears of the session. `waiting`
+/// interrupts only as long as the agent has heard nothing of it.
 pub(super) async fn prepare(
     cell: &Arc<Cell>,
     ready_by: Deadline,
     interrupt: &CancellationToken,
+    waiting: &CancellationToken,
 ) -> std::result::Result<Prepared, Problem> {
     load_counters(cell).await?;
     let servers = {
@@ -75,6 +77,7 @@ pub(super) async fn prepare(
     let (mut readiness, ()) = tokio::select! {
         biased;
         () = interrupt.cancelled() => return Err(Problem::Interrupted),
+        () = waiting.cancelled() => return Err(Problem::Interrupted),
         both = both => both?,
     };
     learn(cell, &engine);

@@ -47,7 +47,7 @@ pub(super) async fn sign_in(
         signed_in = authenticate(cell, method) => signed_in.map_err(Problem::Failed),
     };
     let opened = match signed_in {
-        Ok(None) => match opening::prepare(cell, Deadline::after(OPEN), life).await {
+        Ok(None) => match opening::prepare(cell, Deadline::after(OPEN), life, life).await {
             Ok(_) => {
                 save(cell).await;
                 return Ok(Authenticated { done: true, command: None, env: Vec::new() });

@@ -48,7 +48,7 @@ pub(super) async fn send(
 ) -> std::result::Result<PromptAccepted, Problem> {
     cell.lock().adopt(&job.prompt);
     let ready_by = Deadline::after(job.prompt.ready_timeout);
-    let prepared = prepare(cell, ready_by, interrupt).await?;
+    let prepared = prepare(cell, ready_by, interrupt, interrupt).await?;
     let engine = prepared.engine;
     let context = {
         let mut inner = cell.lock();
