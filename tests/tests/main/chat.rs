@@ -125,6 +125,30 @@ async fn a_permission_is_asked_for_and_only_an_offered_option_answers_it() {
     stage.finish().await;
 }
 
+/// Nobody answers: it is refused, and the stream and the transcript say why.
+#[tokio::test]
+async fn a_permission_that_nobody_answers_is_refused_after_the_time_that_was_asked_for() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let mut request = chat("PERMISSION");
+    request["permission"] = json!("ask");
+    request["permission_timeout_ms"] = json!(700);
+    let answer = instance.chat(request).await;
+    let id = session(&answer);
+    let mut progress = instance.progress(&id).await;
+    assert_eq!(progress.end_of_turn(BOUND).await, "end_turn");
+    assert_eq!(progress.text(), "permission: no\n");
+    let resolved = progress.seen.iter().find(|event| event.name == "permission_resolved").unwrap();
+    let data = &resolved.data["data"];
+    assert_eq!(data["outcome"], "no", "{data}");
+    assert!(data["reason"].as_str().is_some_and(|why| !why.is_empty()), "{data}");
+    let history = instance.api("session_history", json!({ "session": id })).await;
+    let kept = &history["turns"][0]["permissions"][0];
+    assert_eq!((&kept["outcome"], &kept["reason"]), (&data["outcome"], &data["reason"]), "{kept}");
+    instance.quit().await;
+    stage.finish().await;
+}
+
 #[tokio::test]
 async fn an_agent_that_dies_at_its_start_is_reported_with_its_last_words() {
     let stage = Stage::shared().await;
@@ -141,7 +165,69 @@ async fn an_agent_that_dies_at_its_start_is_reported_with_its_last_words() {
         answer.body["message"].as_str().unwrap().contains("no-such-agent-anywhere"),
         "{answer:?}"
     );
+    // Its caller never learned of a session: none is left, now or after a restart.
+    assert_eq!(instance.api("sessions_list", json!({})).await["sessions"], json!([]));
+    assert!(answer.body["data"].is_null(), "{answer:?}");
     stage.empty_but(&[instance.pid], Duration::from_secs(2)).await;
+    instance.quit().await;
+    let mut instance = Instance::start(&stage).await;
+    assert_eq!(instance.api("sessions_list", json!({})).await["sessions"], json!([]));
+    instance.quit().await;
+    stage.finish().await;
+}
+
+/// One that was there before stays, whatever becomes of a prompt.
+#[tokio::test]
+async fn a_session_outlives_a_prompt_that_fails() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let (answer, _) = instance.turn(chat("ECHO one"), BOUND).await;
+    let mut request = gantry_tests::api::chat_request(chat("ECHO two"));
+    request["session_id"] = answer["session_id"].clone();
+    request["agent_config"]["agent_server"]["env"]["FAKE_AGENT_DIE"] = json!("license key missing");
+    let failed = instance.post("/computer/chat", &request).await;
+    assert_eq!(failed.status, StatusCode::INTERNAL_SERVER_ERROR, "{failed:?}");
+    assert_eq!(failed.body["data"]["session_id"], answer["session_id"], "{failed:?}");
+    let list = instance.api("sessions_list", json!({})).await;
+    assert_eq!(list["sessions"][0]["id"], answer["session_id"], "{list}");
+    instance.quit().await;
+    stage.finish().await;
+}
+
+/// A session that a person opened waits for its servers by itself; a prompt waits no longer than
+/// it says.
+#[tokio::test]
+async fn a_prompt_to_a_session_that_is_opening_has_a_deadline_of_its_own() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let record_file = stage.path("agent.jsonl");
+    let with_record = json!({ "name": "Fake", "command": programs::path("fake_agent"),
+        "env": { "FAKE_AGENT_RECORD": record_file } });
+    instance.api("agents_save", json!({ "id": "fake", "config": with_record })).await;
+    let servers = json!({
+        "slow": programs::fake_mcp(&["--start-delay", "600000"]),
+        "good": programs::fake_mcp(&[]),
+    });
+    let create =
+        json!({ "project_dir": stage.path("project"), "agent": "fake", "servers": servers });
+    let created = instance.api("session_create", create).await;
+    let id = created["session"]["id"].clone();
+    instance.server_in("good", "ready", BOUND).await;
+    let prompt = json!({ "session": id, "ready_timeout_ms": 500,
+        "content": [{ "type": "text", "text": "TOOLS" }] });
+    let began = std::time::Instant::now();
+    let accepted = instance.api("session_prompt", prompt).await;
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let state = |name: &str| {
+        let servers = accepted["servers"].as_array().unwrap();
+        servers.iter().find(|s| s["name"] == name).unwrap()["state"].clone()
+    };
+    assert_eq!((state("slow"), state("good")), (json!("starting"), json!("ready")), "{accepted}");
+    let mut progress = instance.progress(id.as_str().unwrap()).await;
+    assert_eq!(progress.end_of_turn(BOUND).await, "end_turn");
+    assert!(progress.text().contains("good: "), "{}", progress.text());
+    // The agent was told of the session once.
+    assert_eq!(record::events(&record_file, "session/new").len(), 1);
     instance.quit().await;
     stage.finish().await;
 }

@@ -11,11 +11,7 @@ mod workspace;
 pub use clock::iso;
 pub use target::{AgentStatus, AgentStopped, ChatCancelled, ChatTarget};
 
-use super::{
-    App,
-    agents::check_name,
-    commands::STOP_BUDGET,
-};
+use super::{App, agents::check_name, commands::STOP_BUDGET};
 use crate::{
     Error, Result,
     bridge::ServerSpec,
@@ -107,11 +103,17 @@ impl App {
                     .await?
             }
         };
-        let accepted = self.sessions().prompt(&session.id, prompt).await.map_err(|error| {
-            let detail =
-                error.detail.clone().unwrap_or_else(|| json!({ "session_id": session.id }));
-            error.with_detail(detail)
-        })?;
+        let accepted = match self.sessions().prompt(&session.id, prompt).await {
+            Ok(accepted) => accepted,
+            Err(error) if is_new_session && self.dropped_unused(&session.id).await => {
+                return Err(error);
+            }
+            Err(error) => {
+                let told = || json!({ "session_id": session.id });
+                let detail = error.detail.clone().unwrap_or_else(told);
+                return Err(error.with_detail(detail));
+            }
+        };
         Ok(ChatAnswer {
             project_id: target::project_of(&session.project_id).to_owned(),
             session_id: session.id,
@@ -123,6 +125,20 @@ impl App {
             servers: accepted.servers,
             warnings,
         })
+    }
+
+    /// A session whose first prompt never reached its agent is not left in the list: its caller
+    /// did not learn of it, and each new try would leave another. One whose agent wants the user
+    /// to sign in stays, because that is done in it.
+    async fn dropped_unused(&self, session: &str) -> bool {
+        let view = self.sessions().view(session);
+        if view.and_then(|view| view.sign_in).is_some_and(|sign_in| sign_in.wanted) {
+            return false;
+        }
+        let page = SessionHistory { session: session.to_owned(), before: None, limit: Some(1) };
+        let is_unused =
+            self.sessions().history(page).await.is_ok_and(|history| history.turns.is_empty());
+        is_unused && self.sessions().delete(session, Deadline::after(STOP_BUDGET)).await.is_ok()
     }
 
     /// Whether an engine runs for a user's project, and whether it works.
