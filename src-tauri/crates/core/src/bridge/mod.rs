@@ -203,7 +203,7 @@ impl Bridge {
             slot.handle.hub.clone()
         };
         let catalogue = hub.catalogue().ok_or_else(|| {
-            Error::failed(format!(
+            Error::not_found(format!(
                 "the tools of `{name}` are not known yet, because it has not been ready; \
                  restart it, or look at its log"
             ))

@@ -129,7 +129,7 @@ fn in_terminal(cell: &Cell, engine: &Engine, method: &Value) -> Authenticated {
 pub(super) async fn log_out(cell: &Cell) -> Result<()> {
     let engine = cell.lock().engine.clone();
     let Some(engine) = engine else {
-        return Err(Error::failed("the agent does not run; resume the session first"));
+        return Err(Error::invalid("session: its agent does not run; resume the session first"));
     };
     if !engine.facts().is_some_and(|facts| facts.logout) {
         return Err(Error::invalid(
