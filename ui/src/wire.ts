@@ -18,9 +18,14 @@ command: string,
  */
 args: Array<string>, 
 /**
- * Added to its environment.
+ * Added to its environment. In `agents_save` the mask of [`AgentView::env`] stands for
+ * the value that is stored already.
  */
-env: { [key in string]: string }, };
+env: { [key in string]: string }, 
+/**
+ * What Gantry does for it.
+ */
+offers?: ClientOffers, };
 
 /**
  * Input of `agents_remove`, `agents_install` and `agents_uninstall`.
@@ -89,6 +94,14 @@ command: string,
  * Its arguments.
  */
 args: Array<string>, 
+/**
+ * What is added to its environment; `•••` stands for a secret.
+ */
+env?: { [key in string]: string }, 
+/**
+ * What Gantry does for it.
+ */
+offers?: ClientOffers, 
 /**
  * Whether the command is there.
  */
@@ -269,7 +282,11 @@ args?: Array<string>,
 /**
  * Added to its environment; `{MODEL_PROVIDER_…}` placeholders are filled in.
  */
-env?: { [key in string]: string }, };
+env?: { [key in string]: string }, 
+/**
+ * What Gantry does for it; as it is known or saved when absent, nothing for a program.
+ */
+offers?: ClientOffers, };
 
 /**
  * Answer of `POST /computer/chat`.
@@ -365,6 +382,24 @@ ready_timeout_ms?: number,
  * the settings when absent.
  */
 permission_timeout_ms?: number, };
+
+/**
+ * What Gantry does for an agent when it asks. The agent is told at its start, and is
+ * refused what is not offered.
+ */
+export type ClientOffers = { 
+/**
+ * Reads text files of the session's folder (`fs/read_text_file` of ACP).
+ */
+read_files?: boolean, 
+/**
+ * Writes text files of the session's folder (`fs/write_text_file`).
+ */
+write_files?: boolean, 
+/**
+ * Runs commands and shows their output (`terminal/*`).
+ */
+terminals?: boolean, };
 
 /**
  * See [`PromptAccepted::context`].
@@ -467,7 +502,19 @@ turn: string | null,
 /**
  * The ACP update, raw (`{"sessionUpdate":…}`).
  */
-update: JsonValue, } | { "type": "permission_requested", 
+update: JsonValue, } | { "type": "terminal_changed", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The turn that it was started in, if one ran.
+ */
+turn: string | null, 
+/**
+ * As it is now.
+ */
+terminal: TerminalView, } | { "type": "permission_requested", 
 /**
  * Its session.
  */
@@ -623,7 +670,19 @@ turn: string | null,
 /**
  * The ACP update, raw (`{"sessionUpdate":…}`).
  */
-update: JsonValue, } | { "type": "permission_requested", 
+update: JsonValue, } | { "type": "terminal_changed", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The turn that it was started in, if one ran.
+ */
+turn: string | null, 
+/**
+ * As it is now.
+ */
+terminal: TerminalView, } | { "type": "permission_requested", 
 /**
  * Its session.
  */
@@ -1909,6 +1968,58 @@ notice: string | null,
 last_exit?: LastExit, };
 
 /**
+ * How a command ended.
+ */
+export type TerminalExit = { 
+/**
+ * Its exit code; absent when a signal ended it.
+ */
+code?: number, 
+/**
+ * The signal that ended it, such as `SIGKILL`.
+ */
+signal?: string, };
+
+/**
+ * A command that Gantry runs for an agent (`terminal/create` of ACP). A tool call shows it by
+ * a content block `{"type":"terminal","terminalId"}`.
+ */
+export type TerminalView = { 
+/**
+ * The `terminalId`; unique within the session.
+ */
+id: string, 
+/**
+ * The command line, for people.
+ */
+command: string, 
+/**
+ * Where it runs.
+ */
+cwd: string, 
+/**
+ * The end of what it wrote, both streams, with escape sequences: at most 64 KiB
+ * (16 KiB in events while it runs).
+ */
+output: string, 
+/**
+ * Whether there was more.
+ */
+truncated: boolean, 
+/**
+ * How it ended; absent while it runs.
+ */
+exit?: TerminalExit, 
+/**
+ * When it started.
+ */
+started_at: number, 
+/**
+ * When it ended.
+ */
+ended_at?: number, };
+
+/**
  * Light or dark.
  */
 export type Theme = "system" | "light" | "dark";
@@ -2047,6 +2158,10 @@ permissions?: Array<AnsweredPermission>,
  * When its tool calls ran, by `toolCallId`.
  */
 tools?: { [key in string]: ToolTimes }, 
+/**
+ * Commands that ran for the agent, in the order of their starts.
+ */
+terminals?: Array<TerminalView>, 
 /**
  * What the agent's answer says about tokens, raw.
  */

@@ -54,6 +54,7 @@ export function apply(state: State, event: Event): State {
     }
     case 'turn_started':
     case 'update':
+    case 'terminal_changed':
     case 'turn_ended':
       return onTranscript(next, event.session, event);
     case 'permission_requested':
@@ -170,6 +171,7 @@ function step(transcript: Transcript, event: Event): Transcript {
         stopReason: null,
         description: null,
         items: [],
+        terminals: [],
         receipt: [],
         context: null,
         requestId: event.request_id,
@@ -186,6 +188,11 @@ function step(transcript: Transcript, event: Event): Transcript {
         items: addUpdate(turn.items, event.update, { at: event.at, late: turn.endedAt !== null || event.turn === null }),
       }));
     }
+    case 'terminal_changed':
+      return changeTurn(transcript, event.turn, (turn) => ({
+        ...turn,
+        terminals: put(turn.terminals, event.terminal, ({ id }) => id === event.terminal.id),
+      }));
     case 'permission_requested':
       return ask(transcript, event.permission, event.at);
     case 'permission_resolved':

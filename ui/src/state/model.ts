@@ -1,4 +1,4 @@
-import type { ContextOutcome, Event, JsonValue, LastExit, PermissionView, ServerReadiness, ServerView, SessionView, Settings } from '../wire';
+import type { ContextOutcome, Event, JsonValue, LastExit, PermissionView, ServerReadiness, ServerView, SessionView, Settings, TerminalView } from '../wire';
 
 /** Everything that the user interface knows. Replaced, never changed in place. */
 export interface State {
@@ -50,6 +50,8 @@ export interface Turn {
   readonly stopReason: string | null;
   readonly description: string | null;
   readonly items: readonly Item[];
+  /** Commands that Gantry runs for the agent; tool cards name them by id. */
+  readonly terminals: readonly TerminalView[];
   /** What the session was told about its servers when the prompt left. */
   readonly receipt: readonly ServerReadiness[];
   /** What became of the conversation when it began; null while that is not known. */

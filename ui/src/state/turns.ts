@@ -34,6 +34,7 @@ export function turnOf(view: TurnView): Turn {
     stopReason: null,
     description: view.description,
     items: [],
+    terminals: view.terminals ?? [],
     receipt: view.opening?.servers ?? [],
     context: view.opening?.context ?? null,
     requestId: null,

@@ -1,14 +1,41 @@
 import type { Row } from '../parts/rows';
 import { t } from '../strings';
-import { splitCommandLine } from '../text/commandline';
-import type { AgentsSave } from '../wire';
+import { joinCommandLine, splitCommandLine } from '../text/commandline';
+import type { AgentsSave, AgentView, ClientOffers } from '../wire';
 
-/** The form of a new agent as it stands. */
+/** The form of an agent as it stands. */
 export interface AgentForm {
   id: string;
   name: string;
   command: string;
   env: Row[];
+  offers: ClientOffers;
+}
+
+/** The form of an agent that is there (null: of a new one). Masked values stay what they are. */
+export function agentFormOf(agent: AgentView | null): AgentForm {
+  return {
+    id: agent?.id ?? '',
+    name: agent?.name ?? '',
+    command: agent ? joinCommandLine([agent.command, ...agent.args]) : '',
+    env: Object.entries(agent?.env ?? {}).map(([key, value]) => ({ key, value })),
+    offers: { ...agent?.offers },
+  };
+}
+
+/** The form of our own agent with a model: what Ollama needs, to be changed. */
+export function modelFormOf(builtin: AgentView): AgentForm {
+  return {
+    id: 'gantry-model',
+    name: t('agents.modelName'),
+    command: joinCommandLine([builtin.command, ...builtin.args]),
+    env: [
+      { key: 'OPENAI_BASE_URL', value: 'http://localhost:11434/v1' },
+      { key: 'OPENAI_MODEL', value: '' },
+      { key: 'OPENAI_API_KEY', value: '' },
+    ],
+    offers: {},
+  };
 }
 
 /** What the form says, or what is wrong with it in words. */
@@ -22,6 +49,7 @@ export function readAgentForm(form: AgentForm, taken: ReadonlySet<string>): Agen
   if (!command) return { problem: t('agents.error.command') };
   const rows = form.env.filter(({ key, value }) => key.trim() !== '' || value !== '');
   if (rows.some(({ key }) => key.trim() === '')) return { problem: t('form.error.envKey') };
-  const env = Object.fromEntries(rows.map(({ key, value }) => [key.trim(), value]));
-  return { id, config: { name: form.name.trim() || id, command, args, env } };
+  // A variable without a value is one that was left out.
+  const env = Object.fromEntries(rows.filter(({ value }) => value !== '').map(({ key, value }) => [key.trim(), value]));
+  return { id, config: { name: form.name.trim() || id, command, args, env, offers: form.offers } };
 }

@@ -127,8 +127,8 @@ describe('what can be chosen in a session', () => {
 
 describe('the form of an agent', () => {
   it('is read, or says what is wrong', () => {
-    const form = { id: 'my-agent', name: '', command: '"/opt/my agent" --acp', env: [{ key: 'K', value: 'v' }] };
-    expect(readAgentForm(form, new Set())).toEqual({ id: 'my-agent', config: { name: 'my-agent', command: '/opt/my agent', args: ['--acp'], env: { K: 'v' } } });
+    const form = { id: 'my-agent', name: '', command: '"/opt/my agent" --acp', env: [{ key: 'K', value: 'v' }], offers: {} };
+    expect(readAgentForm(form, new Set())).toEqual({ id: 'my-agent', config: { name: 'my-agent', command: '/opt/my agent', args: ['--acp'], env: { K: 'v' }, offers: {} } });
     for (const bad of [{ ...form, id: 'a b' }, { ...form, command: ' ' }, { ...form, command: '"x' }, { ...form, env: [{ key: '', value: 'v' }] }]) {
       expect(readAgentForm(bad, new Set())).toHaveProperty('problem');
     }

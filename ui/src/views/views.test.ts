@@ -42,7 +42,7 @@ describe('following the end', () => {
 
 describe('the window of turns', () => {
   const turn = (number: number, items: number): Turn => ({
-    id: `t${number}`, number, prompt: [], startedAt: 1, endedAt: 2, stopReason: 'end_turn', description: null, receipt: [], context: null, requestId: null,
+    id: `t${number}`, number, prompt: [], startedAt: 1, endedAt: 2, stopReason: 'end_turn', description: null, receipt: [], terminals: [], context: null, requestId: null,
     items: Array.from({ length: items }, () => ({ kind: 'thought', text: 'x', id: null, late: false })),
   });
 
@@ -93,7 +93,7 @@ describe('the window of turns', () => {
 
 describe('announcements', () => {
   const turn = (text: string, stopReason: string | null = null): Turn => ({
-    id: 't', number: 1, prompt: [], startedAt: 1, endedAt: null, stopReason, description: null, receipt: [], context: null, requestId: null,
+    id: 't', number: 1, prompt: [], startedAt: 1, endedAt: null, stopReason, description: null, receipt: [], terminals: [], context: null, requestId: null,
     items: [{ kind: 'text', from: 'agent', text, id: null, late: false }],
   });
 

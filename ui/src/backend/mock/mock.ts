@@ -21,7 +21,7 @@ export function mockBackend(): Backend {
   const sessions = new Map<string, SessionView>((isFirst ? [] : SESSIONS).map((view) => [view.id, view]));
   const turns = new Map<string, TurnView[]>(Object.entries(isFirst ? {} : TURNS));
   const cancelled = new Set<string>();
-  let settings: Settings = { language: 'system', theme: 'system', on_close: 'ask', introduced: !isFirst };
+  let settings: Settings = { language: 'system', theme: 'system', on_close: 'ask', introduced: !isFirst, ready_timeout_ms: 30_000, permission_timeout_ms: 0, engine_idle_minutes: 30 };
   let waiting: ((option: string) => void) | null = null;
 
   function publish(what: Fresh): void {
