@@ -81,6 +81,41 @@ async fn a_reader_that_comes_after_ten_thousand_events_still_gets_the_end() {
     stage.finish().await;
 }
 
+/// Numbers of an earlier run are smaller than all of this one, and none is larger.
+#[tokio::test]
+async fn a_place_of_another_run_is_answered_with_resync_and_everything_there_is() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let session = chunks(&instance, 20).await;
+    let mut all = instance.progress(&session).await;
+    all.end_of_turn(Duration::from_secs(30)).await;
+    let expected = ids(&all);
+    let newest = *expected.last().unwrap();
+    let path = format!("/computer/progress/{session}");
+    for foreign in [1, expected[0] / 2, newest + 1_000_000, u64::MAX] {
+        let request = instance.request(Method::GET, &path).header("last-event-id", foreign);
+        let mut reader = Progress::new(request.send().await.unwrap());
+        let first = tokio::time::timeout(Duration::from_secs(30), reader.next()).await;
+        assert_eq!(first.unwrap().unwrap().name, "resync", "{foreign}");
+        reader.end_of_turn(Duration::from_secs(30)).await;
+        assert_eq!(ids(&reader), expected, "{foreign}");
+    }
+    instance.quit().await;
+
+    let mut instance = Instance::start(&stage).await;
+    let request = instance.request(Method::GET, &path).header("last-event-id", newest);
+    let mut reader = Progress::new(request.send().await.unwrap());
+    let first = tokio::time::timeout(Duration::from_secs(30), reader.next()).await;
+    assert_eq!(first.unwrap().unwrap().name, "resync");
+    let again = json!({ "project_id": "p", "session_id": session, "prompt": "ECHO again",
+        "agent_config": { "agent_server": programs::fake_agent(json!({})) } });
+    instance.chat(again).await;
+    reader.end_of_turn(Duration::from_secs(30)).await;
+    assert!(ids(&reader).iter().all(|id| *id > newest), "{newest} {:?}", ids(&reader));
+    instance.quit().await;
+    stage.finish().await;
+}
+
 /// A reader that takes nothing while more comes than the ring keeps.
 #[tokio::test]
 async fn a_slow_reader_is_told_to_resync_and_holds_up_nobody() {
