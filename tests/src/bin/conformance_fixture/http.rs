@@ -1,10 +1,11 @@
 //! The same server over streamable HTTP, without anything in between: one
-//! path, sessions, JSON when the answer is the first message and a stream
+//! path for all revisions, sessions where they have them, JSON when the answer is the first message and a stream
 //! otherwise, `Host` and `Origin` checked.
 
 use crate::{
+    headers, modern,
     peer::{Outlet, Peer, lock},
-    say, server, take,
+    say, server, take, take_modern,
 };
 use axum::{
     Router,
@@ -96,6 +97,9 @@ async fn post(State(sessions): State<Sessions>, headers: HeaderMap, body: Bytes)
         let error = json!({ "code": -32700, "message": "Parse error" });
         return refused(StatusCode::BAD_REQUEST, &Value::Null, &error);
     };
+    if headers::are_modern(&headers, &message) {
+        return without_session(&headers, message).await;
+    }
     if message["method"] == "initialize" {
         let (peer, (outlet, _)) = (Arc::new(Peer::default()), mpsc::unbounded_channel());
         let answer = server::answer(&peer, &outlet, &message).await;
@@ -121,6 +125,34 @@ async fn post(State(sessions): State<Sessions>, headers: HeaderMap, body: Bytes)
     }
     match messages.recv().await {
         Some(answer) if answer.get("method").is_none() => axum::Json(answer).into_response(),
+        first => events(first, messages),
+    }
+}
+
+/// Revision 2026-07-28: everything is in the request.
+async fn without_session(headers: &HeaderMap, message: Value) -> Response {
+    let id = message["id"].clone();
+    if let Err(error) = headers::check(headers, &message) {
+        return refused(StatusCode::BAD_REQUEST, &id, &error);
+    }
+    if let Err(error) = modern::check_meta(&message) {
+        return refused(StatusCode::BAD_REQUEST, &id, &error);
+    }
+    if message.get("id").is_none() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let (outlet, mut messages) = mpsc::unbounded_channel();
+    take_modern(&outlet, message);
+    drop(outlet);
+    match messages.recv().await {
+        Some(answer) if answer.get("method").is_none() => {
+            let status = match answer["error"]["code"].as_i64() {
+                Some(modern::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+                Some(modern::MISSING_CAPABILITY) => StatusCode::BAD_REQUEST,
+                _ => StatusCode::OK,
+            };
+            (status, axum::Json(answer)).into_response()
+        }
         first => events(first, messages),
     }
 }

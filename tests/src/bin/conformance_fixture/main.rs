@@ -1,16 +1,20 @@
 //! An MCP server with everything that the official conformance suite asks a
 //! server for: its `test_*` tools, resources, prompts and the rest.
 //!
-//! Without arguments it is a stdio server, as the bridge starts one. With
-//! `--http` it serves the same over streamable HTTP by itself, prints
+//! Without arguments it is a stdio server of the revisions with `initialize`,
+//! as the bridge starts one; with `--modern` it knows only revision 2026-07-28.
+//! With `--http` it serves both over streamable HTTP by itself, prints
 //! `{"url":…}`, and ends with its standard input: so the suite's verdict on
 //! the server is there without the bridge.
 
 #![allow(clippy::disallowed_methods, reason = "a fake: its tasks end with the process")]
 
 mod content;
+mod headers;
 mod http;
+mod modern;
 mod peer;
+mod rounds;
 mod schemas;
 mod server;
 mod tools;
@@ -28,7 +32,8 @@ use tokio::{
 async fn main() {
     census::sign_in();
     match std::env::args().nth(1).as_deref() {
-        None => stdio().await,
+        None => stdio(false).await,
+        Some("--modern") => stdio(true).await,
         Some("--http") => http::serve().await,
         Some(other) => panic!("conformance_fixture: unknown argument {other}"),
     }
@@ -36,7 +41,7 @@ async fn main() {
     std::process::exit(0);
 }
 
-async fn stdio() {
+async fn stdio(is_modern: bool) {
     let (outlet, mut messages) = mpsc::unbounded_channel::<Value>();
     tokio::spawn(async move {
         while let Some(message) = messages.recv().await {
@@ -46,8 +51,10 @@ async fn stdio() {
     let peer = Arc::new(Peer::default());
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if let Ok(message) = serde_json::from_str::<Value>(&line) {
-            take(&peer, &outlet, message);
+        match serde_json::from_str::<Value>(&line) {
+            Ok(message) if is_modern => take_modern(&outlet, message),
+            Ok(message) => take(&peer, &outlet, message),
+            Err(why) => eprintln!("conformance_fixture: not JSON: {why}"),
         }
     }
 }
@@ -61,6 +68,20 @@ fn take(peer: &Arc<Peer>, outlet: &Outlet, message: Value) {
         tokio::spawn(async move {
             let answer = server::answer(&peer, &outlet, &message).await;
             let _ = outlet.send(answer);
+        });
+    }
+}
+
+/// The same for revision 2026-07-28, where a client sends no answers.
+fn take_modern(outlet: &Outlet, message: Value) {
+    if message["method"] == "notifications/cancelled" {
+        modern::cancelled(&message["params"]["requestId"]);
+    } else if message.get("id").is_some() && message.get("method").is_some() {
+        let outlet = outlet.clone();
+        tokio::spawn(async move {
+            if let Some(answer) = modern::answer(&outlet, &message).await {
+                let _ = outlet.send(answer);
+            }
         });
     }
 }

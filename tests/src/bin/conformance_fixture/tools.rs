@@ -170,7 +170,8 @@ async fn ask(
     peer.ask(outlet, method, params).await
 }
 
-fn asked(what: &str, answer: Result<Value, String>) -> Value {
+/// What a tool says that asked the user.
+pub fn asked(what: &str, answer: Result<Value, String>) -> Value {
     match answer {
         Ok(answer) => {
             let action = answer["action"].as_str().unwrap_or_default();
@@ -181,7 +182,8 @@ fn asked(what: &str, answer: Result<Value, String>) -> Value {
     }
 }
 
-fn refused(why: &str) -> Value {
+/// What a tool says that may not ask.
+pub fn refused(why: &str) -> Value {
     json!({ "content": [text(why)], "isError": true })
 }
 
