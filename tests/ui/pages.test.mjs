@@ -339,36 +339,159 @@ test('the list of shortcuts opens with a question mark, but not while one writes
     await page.getByTestId('keys').waitFor({ state: 'detached' });
   }));
 
-test('no screen has serious findings, and none is too wide, in both languages, at 200 % too', async () => {
-  for (const [scheme, width, height, locale] of [
-    ['light', 1280, 800, 'en-US'], ['dark', 1280, 800, 'zh-CN'], ['light', 900, 600, 'zh-CN'], ['dark', 900, 600, 'en-US'],
-    // What is left of 1280 × 800 at a zoom of 200 %.
-    ['light', 640, 400, 'en-US'],
-  ]) {
-    const tag = `${width}-${scheme}-${locale.slice(0, 2)}`;
-    await onStage(`screens-${tag}`, async (stage) => {
-      const { page } = stage;
-      const isNarrow = width < 1100;
-      const look = async (name) => {
-        await stage.screenshot(`${name}-${tag}`);
-        assert.deepEqual(await stage.inaccessible(), [], `${name} ${tag}`);
-        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        assert.ok(overflow <= 0, `${name} is ${overflow} px too wide (${tag})`);
-      };
-      await page.getByTestId('start-page').waitFor();
-      await look('start');
-      await stage.knowFakeAgent();
-      await stage.startSession({ agent: 'scripted', permission: 'ask' });
-      await stage.say('ECHO # A heading\nECHO \nECHO مرحبا بالعالم\nCALL none {}\nPERMISSION');
-      await page.getByTestId('permission').waitFor();
-      // At once: the buttons are still inert.
-      await look('chat');
-      for (const name of ['inbox', 'processes', 'settings']) {
-        if (isNarrow) await page.getByTestId('toggle-sessions').click();
-        await page.getByTestId(`nav-${name}`).click();
-        await page.getByTestId(name).waitFor();
-        await look(name);
-      }
-    }, { viewport: { width, height }, scheme, locale, motion: 'reduce' });
-  }
-});
+test('a word of any conversation is found, and its turn is shown', () =>
+  onStage('search', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    const { session } = await stage.api('session_create', { project_dir: stage.project, agent: 'scripted', title: 'Long ago', permission: 'all' });
+    const prompt = async (text) => {
+      await stage.api('session_prompt', { session: session.id, content: [{ type: 'text', text }], queue: true });
+    };
+    await prompt('ECHO the needle is here');
+    for (let n = 0; n < 25; n++) await prompt(`ECHO turn ${n}`);
+    await until('all is said', async () => {
+      const view = (await stage.api('sessions_list', {})).sessions[0];
+      return view.state === 'idle' && (view.queue ?? []).length === 0;
+    });
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ECHO something else');
+    await stage.endOfTurn();
+    await page.getByTestId('session-search').fill('needle');
+    const hit = page.locator('[data-testid=search-hit][data-turn="1"]').first();
+    await hit.waitFor();
+    assert.match(await hit.innerText(), /Long ago/);
+    await stage.screenshot('search');
+    assert.deepEqual(await stage.inaccessible(), []);
+    await hit.click();
+    // It is far above what a conversation shows at first.
+    await page.locator('[data-testid=turn][data-number="1"]').getByText('the needle is here').last().waitFor();
+    await page.getByTestId('to-end').click();
+    await page.locator('[data-testid=turn][data-number="26"]').waitFor();
+    // What means nothing says so.
+    await page.getByTestId('session-search').fill('"open');
+    await page.getByTestId('session-search').fill('no-such-word-anywhere');
+    await page.getByTestId('search-none').waitFor();
+  }));
+
+test('a long turn is a window that moves with the reader', () =>
+  onStage('long-turn', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    // Thoughts with names of their own do not become one.
+    const thoughts = Array.from({ length: 600 }, (_, n) => `UPDATE ${JSON.stringify({ sessionUpdate: 'agent_thought_chunk', messageId: `m${n}`, content: { type: 'text', text: `thought ${n}` } })}`);
+    await stage.say(thoughts.join('\n'));
+    await stage.endOfTurn(60_000);
+    const items = page.locator('[data-testid=thought]');
+    const has = (n) => page.getByText(`thought ${n}`, { exact: true }).first();
+    await has(599).waitFor();
+    const transcript = page.getByTestId('transcript');
+    for (let step = 0; step < 60 && (await has(0).count()) === 0; step++) {
+      await transcript.evaluate((element) => { element.scrollTop = 0; });
+      await page.mouse.move(600, 300);
+      await page.mouse.wheel(0, -200);
+      await page.waitForTimeout(50);
+      assert.ok((await items.count()) <= 360, `${await items.count()} items are in the document`);
+    }
+    await has(0).waitFor();
+    assert.equal(await has(599).count(), 0, 'what is far away stayed in the document');
+    for (let step = 0; step < 60 && (await has(599).count()) === 0; step++) {
+      await transcript.evaluate((element) => { element.scrollTop = element.scrollHeight; });
+      await page.waitForTimeout(50);
+    }
+    await has(599).waitFor();
+    assert.equal(await has(0).count(), 0);
+    await transcript.evaluate((element) => { element.scrollTop = 0; });
+    await page.getByTestId('to-end').click();
+    await until('the end is in view', () => transcript.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight < 5));
+  }));
+
+test('the traffic of a session is shown, with the answers named by their questions', () =>
+  onStage('traffic', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ECHO hello');
+    await stage.endOfTurn();
+    await page.getByTestId('session-menu').click();
+    await page.getByTestId('show-traffic').click();
+    const line = (method) => page.locator(`[data-testid=traffic-line][data-method="${method}"]`);
+    await until('the prompt and its answer', async () => (await line('session/prompt').count()) === 2);
+    await line('agent_message_chunk').first().waitFor();
+    await page.getByTestId('traffic-filter').fill('end_turn');
+    await until('only the answer is left', async () => (await page.getByTestId('traffic-line').count()) === 1);
+    await page.getByTestId('traffic-line').locator('button').first().click();
+    assert.match(await page.getByTestId('traffic-line').innerText(), /"stopReason": "end_turn"/);
+    await stage.screenshot('traffic');
+    assert.deepEqual(await stage.inaccessible(), []);
+  }));
+
+test('deadlines are set, an agent is changed and its secret kept', () =>
+  onStage('settings', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent({ API_TOKEN: 'sk-kept', PLAIN: 'one' });
+    await page.getByTestId('nav-settings').click();
+    const ready = page.getByTestId('setting-ready_timeout_ms');
+    await until('the setting is there', async () => (await ready.inputValue()) === '30');
+    await ready.fill('45');
+    await ready.press('Tab');
+    await until('it is kept', async () => (await stage.api('settings_get', {})).ready_timeout_ms === 45_000);
+    // What makes no sense is not taken.
+    await ready.fill('-3');
+    await ready.press('Tab');
+    await until('the old one is shown', async () => (await ready.inputValue()) === '45');
+    await page.getByTestId('own-engine').click();
+    await until('it is on', async () => (await stage.api('settings_get', {})).one_engine_per_session === true);
+
+    const row = page.locator('[data-testid=agent-row][data-agent=scripted]');
+    await row.getByTestId('agent-edit').click();
+    const values = page.getByTestId('env-value');
+    assert.deepEqual(await values.evaluateAll((fields) => fields.map(({ value }) => value)), ['•••', 'one']);
+    await values.nth(1).fill('two');
+    await page.getByTestId('agent-offer-terminals').click();
+    await stage.screenshot('agent-form');
+    assert.deepEqual(await stage.inaccessible(), []);
+    await page.getByTestId('agent-save').click();
+    await page.getByTestId('agent-form').waitFor({ state: 'detached' });
+    const { agents } = await stage.api('agents_list', {});
+    assert.equal(agents.find(({ id }) => id === 'scripted').offers.terminals, true);
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ENV API_TOKEN\nECHO \nENV PLAIN');
+    assert.match(await (await stage.endOfTurn()).innerText(), /sk-kept[\s\S]*two/);
+  }));
+
+test('a link says where it leads before it is followed', () =>
+  onStage('link', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ECHO see [your bank](http://evil.example/login) and ![picture](https://evil.example/track.png)');
+    await stage.endOfTurn();
+    await page.getByRole('link', { name: 'your bank' }).click();
+    assert.equal(await page.getByTestId('leaving-host').innerText(), 'evil.example');
+    await stage.screenshot('leaving');
+    assert.deepEqual(await stage.inaccessible(), []);
+    await page.keyboard.press('Escape');
+    await page.getByTestId('leaving').waitFor({ state: 'detached' });
+    assert.equal(stage.context.pages().length, 1);
+  }));
+
+test('what a server writes about itself is text, never markup', () =>
+  onStage('hostile-server', async (stage) => {
+    const { page } = stage;
+    await page.getByTestId('start-page').waitFor();
+    const evil = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>';
+    await stage.addServer(evil, `${quoted(program('fake_mcp'))} --tools 1`);
+    const item = page.getByTestId('server-item');
+    await item.locator('[data-testid=server-state][data-state=ready]').waitFor();
+    assert.match(await item.innerText(), /<img src=x/);
+    await item.getByTestId('server-expand').click();
+    await item.getByTestId('server-tools').click();
+    const echo = page.locator('[data-testid=tool-row][data-tool=echo]');
+    await echo.getByTestId('tool-try').click();
+    await echo.getByTestId('tool-form').locator('input').first().fill(evil);
+    await echo.getByTestId('tool-run').click();
+    await until('the result', async () => /<img src=x/.test(await echo.getByTestId('tool-result').innerText()));
+    assert.equal(await page.evaluate(() => window.harmed), undefined);
+    assert.equal(await page.locator('img[src="x"]').count(), 0);
+  }));

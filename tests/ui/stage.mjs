@@ -145,6 +145,11 @@ class Stage {
         this.complaints.push(`console: ${message.text()}`);
       }
     });
+    // Nothing is ever loaded from elsewhere, whatever agents and servers write.
+    page.on('request', (request) => {
+      const url = request.url();
+      if (!url.startsWith(`${this.url}/`) && !/^(data|blob):/.test(url)) this.complaints.push(`asked for ${url}`);
+    });
     await page.goto(`${this.url}/?token=${token}`);
     return page;
   }

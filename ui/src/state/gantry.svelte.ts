@@ -343,9 +343,19 @@ export class Gantry {
     }
   }
 
-  /** Hands an address of a text to the system. */
-  async openLink(url: string): Promise<void> {
-    if (!/^(https?|mailto):/i.test(url)) return;
+  /** An address of a text that somebody followed: it is shown before it is opened. */
+  leaving: URL | null = $state.raw(null);
+
+  /** Asks whether an address of a text is to be opened; one of another kind than web and mail never is. */
+  openLink(url: string): void {
+    if (/^(https?|mailto):/i.test(url) && URL.canParse(url)) this.leaving = new URL(url);
+  }
+
+  /** Hands the address to the system. */
+  async leave(): Promise<void> {
+    const url = this.leaving?.href;
+    this.leaving = null;
+    if (url === undefined) return;
     try {
       await this.backend.openExternal(url);
     } catch (thrown) {

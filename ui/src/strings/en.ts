@@ -24,6 +24,10 @@ export const en = {
   'app.copy': 'Copy',
   'app.copied': 'Copied',
   'app.menu': 'More',
+  'leave.title': 'Open this address?',
+  'leave.plain': 'The connection to this address is not encrypted.',
+  'leave.copy': 'Copy the address',
+  'leave.open': 'Open',
 
   'token.title': 'This page needs its access token',
   'token.what':

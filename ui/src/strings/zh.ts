@@ -22,6 +22,10 @@ export const zh: Texts = {
   'app.copy': '复制',
   'app.copied': '已复制',
   'app.menu': '更多',
+  'leave.title': '打开此地址？',
+  'leave.plain': '与此地址的连接未加密。',
+  'leave.copy': '复制地址',
+  'leave.open': '打开',
 
   'token.title': '此页面需要访问令牌',
   'token.what':
