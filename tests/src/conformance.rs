@@ -5,7 +5,7 @@
 use crate::npm;
 use serde_json::Value;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     path::Path,
     process::{Command, Stdio},
@@ -27,6 +27,12 @@ pub struct Check {
     pub status: String,
     /// What the suite says about it.
     pub message: String,
+}
+
+impl Check {
+    fn is_a_complaint(&self) -> bool {
+        ["FAILURE", "WARNING"].contains(&self.status.as_str())
+    }
 }
 
 /// A release of the suite.
@@ -110,17 +116,27 @@ fn read(folder: &Path) -> Verdicts {
     results.collect()
 }
 
+/// The scenarios in which a check is not the same in both, or not as it should be in the first.
+pub fn doubtful(direct: &Verdicts, through: &Verdicts) -> Vec<String> {
+    let names: BTreeSet<&String> = direct.keys().chain(through.keys()).collect();
+    let is_doubtful = |name: &&String| {
+        let bad = direct.get(*name).into_iter().flatten().any(Check::is_a_complaint);
+        bad || statuses(direct, name) != statuses(through, name)
+    };
+    names.into_iter().filter(is_doubtful).cloned().collect()
+}
+
+fn statuses(verdicts: &Verdicts, scenario: &str) -> Vec<(String, String)> {
+    let checks = verdicts.get(scenario).into_iter().flatten();
+    checks.map(|check| (check.id.clone(), check.status.clone())).collect()
+}
+
 /// Every check that is not the same in both, as lines to read; empty when all are.
 pub fn differences(direct: &Verdicts, through: &Verdicts) -> String {
     let mut text = String::new();
-    let names: std::collections::BTreeSet<&String> = direct.keys().chain(through.keys()).collect();
+    let names: BTreeSet<&String> = direct.keys().chain(through.keys()).collect();
     for name in names {
-        let of = |verdicts: &Verdicts| -> Vec<String> {
-            let checks = verdicts.get(name).into_iter().flatten();
-            checks.map(|check| format!("{} {}", check.status, check.id)).collect()
-        };
-        let (direct_checks, through_checks) = (of(direct), of(through));
-        if direct_checks != through_checks {
+        if statuses(direct, name) != statuses(through, name) {
             let _ = writeln!(text, "{name}:");
             for (which, verdicts) in [("directly", direct), ("through the bridge", through)] {
                 let _ = writeln!(text, "  {which}:");
@@ -137,7 +153,7 @@ pub fn differences(direct: &Verdicts, through: &Verdicts) -> String {
 pub fn complaints(verdicts: &Verdicts) -> String {
     let mut text = String::new();
     for (name, checks) in verdicts {
-        for check in checks.iter().filter(|c| ["FAILURE", "WARNING"].contains(&&*c.status)) {
+        for check in checks.iter().filter(|check| check.is_a_complaint()) {
             let _ = writeln!(text, "{name}: {} {}: {}", check.status, check.id, check.message);
         }
     }

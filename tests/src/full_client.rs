@@ -133,6 +133,14 @@ impl FullClient {
         matches!(self.inner.way, Way::Http { .. })
     }
 
+    /// The id of its HTTP session.
+    pub fn session(&self) -> Option<String> {
+        match &self.inner.way {
+            Way::Http { session, .. } => lock(session).clone(),
+            Way::Stdio(_) => None,
+        }
+    }
+
     /// The result of `initialize`.
     pub fn initialized(&self) -> Value {
         lock(&self.inner.initialized).clone()

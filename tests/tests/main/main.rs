@@ -11,6 +11,7 @@ mod access;
 mod agents;
 mod back_ends;
 mod bridge;
+mod bridge_cases;
 mod builtin_agent;
 mod chat;
 mod command_line;
