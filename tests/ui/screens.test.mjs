@@ -11,11 +11,15 @@ after(closeBrowser);
 const LOOKS = [];
 for (const scheme of ['light', 'dark']) {
   for (const [width, height] of [[1280, 800], [900, 600]]) {
-    for (const locale of ['en-US', 'zh-CN']) LOOKS.push({ scheme, width, height, locale });
+    for (const locale of ['en-US', 'zh-CN']) {
+      // axe is slow: each theme, width and language with it, but not all of them together.
+      const isDeep = (scheme === 'light') === ((width === 1280) === (locale === 'en-US'));
+      LOOKS.push({ scheme, width, height, locale, isDeep });
+    }
   }
 }
 // What is left of 1280 × 800 at a zoom of 200 %.
-LOOKS.push({ scheme: 'light', width: 640, height: 400, locale: 'en-US' });
+LOOKS.push({ scheme: 'light', width: 640, height: 400, locale: 'en-US', isDeep: true });
 
 test('every screen in every look', () =>
   onStage('screens', async (stage) => {
@@ -40,7 +44,7 @@ test('every screen in every look', () =>
     for (const look of LOOKS) await tour(stage, look);
   }, { motion: 'reduce' }));
 
-async function tour(stage, { scheme, width, height, locale }) {
+async function tour(stage, { scheme, width, height, locale, isDeep }) {
   const context = await stage.context.browser().newContext({ viewport: { width, height }, colorScheme: scheme, locale, reducedMotion: 'reduce' });
   const first = stage.context;
   stage.context = context;
@@ -49,7 +53,7 @@ async function tour(stage, { scheme, width, height, locale }) {
   const isNarrow = width < 1100;
   const look = async (name) => {
     await stage.screenshot(`${name}-${tag}`, page);
-    assert.deepEqual(await stage.inaccessible(page), [], `${name} ${tag}`);
+    if (isDeep) assert.deepEqual(await stage.inaccessible(page), [], `${name} ${tag}`);
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(overflow <= 0, `${name} is ${overflow} px too wide (${tag})`);
   };
