@@ -2,7 +2,7 @@
 //! the repository (`tests/npm/conformance` has the versions). It needs Node 22,
 //! which is installed beside it.
 
-use crate::npm;
+use crate::{Stage, npm};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,6 +10,10 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, ChildStdin},
 };
 
 /// The verdicts of one run: for each scenario its checks in order, each with its status.
@@ -91,6 +95,45 @@ impl Suite {
         let mut command = Command::new(npm::node_22());
         command.arg(npm::conformance(&format!("{package}/dist/index.js")));
         command
+    }
+}
+
+/// The fixture as an HTTP server by itself; it ends with its input.
+pub struct Direct {
+    child: Child,
+    input: ChildStdin,
+    /// Of its endpoint.
+    pub url: String,
+}
+
+impl Direct {
+    /// Starts it, with arguments after `--http`.
+    ///
+    /// # Panics
+    /// When it does not say within 20 s where it is.
+    pub async fn start(stage: &Stage, args: &[&str]) -> Self {
+        let mut command = stage.program("conformance_fixture");
+        command.arg("--http").args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|why| panic!("the fixture: {why}"));
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            panic!("no pipes");
+        };
+        let mut lines = BufReader::new(output).lines();
+        let line = tokio::time::timeout(Duration::from_secs(20), lines.next_line()).await;
+        let line = line.ok().and_then(Result::ok).flatten().unwrap_or_default();
+        let said: Value = serde_json::from_str(&line).unwrap_or_default();
+        let url = said["url"].as_str().unwrap_or_else(|| panic!("no URL but {line:?}")).to_owned();
+        Self { child, input, url }
+    }
+
+    /// Ends it.
+    ///
+    /// # Panics
+    /// When it does not end well.
+    pub async fn end(mut self) {
+        drop(self.input);
+        let ended = tokio::time::timeout(Duration::from_secs(10), self.child.wait()).await;
+        assert!(matches!(&ended, Ok(Ok(status)) if status.success()), "{ended:?}");
     }
 }
 

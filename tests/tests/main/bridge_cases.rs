@@ -1,7 +1,9 @@
 //! Cases from the field about what the bridge shows and what its clients see: the list of
 //! servers is the truth, a switch holds at once, and nothing comes back after a stop.
 
-use gantry_tests::{FullClient, Instance, Stage, programs, record, wait_until};
+use gantry_tests::{
+    FullClient, Instance, Stage, conformance::Direct, programs, record, wait_until,
+};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -181,6 +183,45 @@ async fn an_agent_hears_of_the_tools_of_a_server_that_came_back() {
     let (_, text) = instance.turn(again, BOUND).await;
     assert!(text.contains("tool_0") && text.contains("echo: back"), "{text}");
     instance.quit().await;
+    stage.finish().await;
+}
+
+/// Case 37: an HTTP server that needs 3 s for its first answer is waited for like any other,
+/// whether the agent reaches it through the bridge (it has a filter) or by itself.
+#[tokio::test]
+async fn a_slow_remote_server_is_complete_at_the_first_prompt() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let far = Direct::start(&stage, &["3000"]).await;
+    let request = json!({
+        "project_id": "p", "prompt": "TOOLS\nCALLON carried test_simple_text",
+        "agent_config": {
+            "agent_server": programs::fake_agent(json!({})),
+            "context_servers": {
+                "carried": { "url": far.url, "denyTools": ["test_error_handling"] },
+                "passed": { "url": far.url },
+            } },
+    });
+    let began = Instant::now();
+    let (answer, text) = instance.turn(request, BOUND).await;
+    assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
+    let server = |name: &str| {
+        let servers = answer["servers"].as_array().unwrap();
+        servers.iter().find(|server| server["name"] == name).unwrap().clone()
+    };
+    let (carried, passed) = (server("carried"), server("passed"));
+    assert_eq!((&carried["state"], &carried["via"]), (&json!("ready"), &json!("bridge")));
+    assert!(carried["ms"].as_u64().is_some_and(|ms| ms >= 3000), "{carried}");
+    assert_eq!((&passed["state"], &passed["via"]), (&json!("passed_through"), &json!("remote")));
+    assert_eq!(passed["tools"].as_u64(), carried["tools"].as_u64().map(|tools| tools + 1));
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    for tool in ["test_simple_text", "test_sampling", "json_schema_2020_12_tool"] {
+        assert!(line("carried: ").contains(tool) && line("passed: ").contains(tool), "{text}");
+    }
+    assert!(!line("carried: ").contains("test_error_handling"), "{text}");
+    assert!(text.contains("This is a simple text response"), "{text}");
+    instance.quit().await;
+    far.end().await;
     stage.finish().await;
 }
 

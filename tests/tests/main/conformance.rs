@@ -4,41 +4,11 @@
 
 use gantry_tests::{
     Front, Instance, Stage,
-    conformance::{Suite, Verdicts, complaints, differences, doubtful},
+    conformance::{Direct, Suite, Verdicts, complaints, differences, doubtful},
     programs, record,
 };
 use serde_json::{Value, json};
-use std::{process::Stdio, time::Duration};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, ChildStdin},
-};
-
-/// The server by itself; it ends with its input.
-struct Direct {
-    child: Child,
-    input: ChildStdin,
-    url: String,
-}
-
-impl Direct {
-    async fn start(stage: &Stage) -> Self {
-        let mut command = stage.program("conformance_fixture");
-        command.arg("--http").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let input = child.stdin.take().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = tokio::time::timeout(Duration::from_secs(20), lines.next_line()).await;
-        let line: Value = serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap();
-        Self { child, input, url: line["url"].as_str().unwrap().to_owned() }
-    }
-
-    async fn end(mut self) {
-        drop(self.input);
-        let ended = tokio::time::timeout(Duration::from_secs(10), self.child.wait()).await;
-        assert!(ended.unwrap().unwrap().success());
-    }
-}
+use std::time::Duration;
 
 /// Opens a session with the fixture, and returns what its agent was given: URL and bearer.
 async fn of_a_session(stage: &Stage, instance: &Instance, era: Era) -> (String, String) {
@@ -90,7 +60,7 @@ impl Both {
     async fn start(era: Era) -> Self {
         let stage = Stage::shared().await;
         let instance = Instance::start(&stage).await;
-        let direct = Direct::start(&stage).await;
+        let direct = Direct::start(&stage, &[]).await;
         let (url, bearer) = of_a_session(&stage, &instance, era).await;
         let front = Front::start(&instance.url, &bearer).await;
         let through = format!("{}{}", front.url, url.strip_prefix(&instance.url).unwrap());

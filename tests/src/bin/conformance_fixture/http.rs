@@ -26,9 +26,10 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 use tokio::{
     io::AsyncReadExt,
@@ -47,11 +48,15 @@ struct Session {
 
 type Sessions = Arc<Mutex<HashMap<String, Session>>>;
 
+/// What the first question of a client takes.
+static DELAY: OnceLock<Duration> = OnceLock::new();
+
 /// A number for each session, so that an ended one is not taken for another.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Serves until the standard input ends.
-pub async fn serve() {
+/// Serves until the standard input ends; the first question of a client takes `delay`.
+pub async fn serve(delay: Duration) {
+    let _ = DELAY.set(delay);
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.unwrap_or_else(|why| panic!("no port: {why}"));
     let address = listener.local_addr().unwrap_or_else(|why| panic!("no address: {why}"));
@@ -97,6 +102,9 @@ async fn post(State(sessions): State<Sessions>, headers: HeaderMap, body: Bytes)
         let error = json!({ "code": -32700, "message": "Parse error" });
         return refused(StatusCode::BAD_REQUEST, &Value::Null, &error);
     };
+    if ["initialize", "server/discover"].iter().any(|method| message["method"] == *method) {
+        tokio::time::sleep(DELAY.get().copied().unwrap_or_default()).await;
+    }
     if headers::are_modern(&headers, &message) {
         return without_session(&headers, message).await;
     }

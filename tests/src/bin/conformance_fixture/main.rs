@@ -5,7 +5,8 @@
 //! as the bridge starts one; with `--modern` it knows only revision 2026-07-28.
 //! With `--http` it serves both over streamable HTTP by itself, prints
 //! `{"url":…}`, and ends with its standard input: so the suite's verdict on
-//! the server is there without the bridge.
+//! the server is there without the bridge. `--http MS` takes so long to answer
+//! `initialize` and `server/discover`.
 
 #![allow(clippy::disallowed_methods, reason = "a fake: its tasks end with the process")]
 
@@ -22,7 +23,7 @@ mod tools;
 use gantry_tests::census;
 use peer::{Outlet, Peer};
 use serde_json::Value;
-use std::{io::Write, sync::Arc};
+use std::{io::Write, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     sync::mpsc,
@@ -31,11 +32,16 @@ use tokio::{
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     census::sign_in();
-    match std::env::args().nth(1).as_deref() {
-        None => stdio(false).await,
-        Some("--modern") => stdio(true).await,
-        Some("--http") => http::serve().await,
-        Some(other) => panic!("conformance_fixture: unknown argument {other}"),
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => stdio(false).await,
+        ["--modern"] => stdio(true).await,
+        ["--http"] => http::serve(Duration::ZERO).await,
+        ["--http", delay] => {
+            let delay = delay.parse().unwrap_or_else(|why| panic!("{delay}: {why}"));
+            http::serve(Duration::from_millis(delay)).await;
+        }
+        other => panic!("conformance_fixture: unknown arguments {other:?}"),
     }
     // Calls that still run are not waited for: this is a fake.
     std::process::exit(0);
