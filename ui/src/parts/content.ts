@@ -4,6 +4,9 @@ import { type DiffLine, diffLines } from '../text/diff';
 import type { ToolCall } from '../state/model';
 import type { JsonValue } from '../wire';
 
+/** Letters of a long text that are shown before all of it is asked for. */
+export const MOST_CUT = 10_000;
+
 /** One piece of content as the screen shows it. */
 export type Piece =
   /** As it came; escape sequences of terminals are for whoever shows it. */
