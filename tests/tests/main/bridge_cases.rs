@@ -298,7 +298,7 @@ async fn a_cancel_of_one_client_reaches_the_server_and_leaves_the_others() {
     let mut calls = Vec::new();
     for client in &clients {
         let params = json!({
-            "name": "slow", "arguments": { "ms": 2000 }, "_meta": { "progressToken": 1 } });
+            "name": "slow", "arguments": { "ms": 6000 }, "_meta": { "progressToken": 1 } });
         calls.push(client.begin("tools/call", params).await.unwrap());
     }
     // The same id for all: each is the second request of its client.

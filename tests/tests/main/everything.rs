@@ -255,13 +255,13 @@ async fn cancelled(script: &mut Script<'_>) {
         let arguments = json!({ "duration": seconds, "steps": 1 });
         json!({ "name": "trigger-long-running-operation", "arguments": arguments })
     };
-    let (id, mut answer) = script.client.begin("tools/call", slow(1.0)).await.unwrap();
+    let (id, mut answer) = script.client.begin("tools/call", slow(4.0)).await.unwrap();
     // So that the request is there before its cancellation, whatever the way.
     script.ask("ping", json!({})).await;
     let cancel = json!({ "requestId": id, "reason": "on second thoughts" });
     script.client.notify("notifications/cancelled", cancel).await.unwrap();
     // A second call takes longer than what is left of the first.
-    script.ask("tools/call", slow(1.5)).await;
+    script.ask("tools/call", slow(4.5)).await;
     if let Ok(answer) = answer.try_recv() {
         let why = answer["error"]["message"].as_str().unwrap_or_default();
         assert!(script.client.is_http() && why.contains("cancelled"), "{answer}");
