@@ -78,7 +78,16 @@ impl<W: Write> Write for Quiet<W> {
 
 /// Standard error as far as somebody reads it. What a full pipe does not take at once is left
 /// out (the file has it): a log line must never hold up the program, least of all its end.
-struct StandardError;
+#[derive(Clone, Copy, Debug)]
+pub struct StandardError;
+
+impl StandardError {
+    /// Says one line; one that is closed or full changes nothing.
+    pub fn say(mut self, line: &str) {
+        // In one piece, so that lines of others do not come in between.
+        let _ = self.write(format!("{line}\n").as_bytes());
+    }
+}
 
 /// A pipe that is ready takes this much without waiting.
 const PIECE: usize = 4096;

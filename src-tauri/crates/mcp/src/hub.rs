@@ -227,6 +227,14 @@ impl Hub {
         self.shared.phase.subscribe()
     }
 
+    /// Resolves when it is known what the server has, or when it is not expected to come.
+    pub async fn settled(&self) {
+        let is_settled =
+            || self.shared.act(|state, _| state.known.is_some() || !state.is_expected());
+        // The sender lives in the hub.
+        let _ = self.phase().wait_for(|_| is_settled()).await;
+    }
+
     /// Lets other tools pass from the next list and call on; clients are told that the
     /// list changed.
     pub fn set_filter(&self, filter: ToolFilter) {

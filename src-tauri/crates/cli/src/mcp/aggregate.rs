@@ -9,6 +9,7 @@ use super::{
     merge::{self, List, Table},
     shutdown::Gate,
     stdio::Output,
+    upstream::START_WAIT,
 };
 use gantry_mcp::{
     Client, Envelope, Full, Hub, Kind, Outlet, ToClient,
@@ -18,7 +19,7 @@ use gantry_mcp::{
 use gantry_supervisor::Scope;
 use serde_json::{json, value::RawValue};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 use tokio::sync::oneshot;
@@ -59,6 +60,8 @@ struct State {
     tables: HashMap<List, Arc<Table>>,
     /// Subscriptions and calls that were routed: raw id → member, to find it for a cancel.
     routed: HashMap<String, usize>,
+    /// Requests that were cancelled before it was known whose they are.
+    cancelled: HashSet<String>,
 }
 
 struct FromMember {
@@ -114,6 +117,8 @@ impl Aggregate {
             return;
         }
         let id = message.id().unwrap_or("null");
+        // A cancel may have come too late for a request that had this id before.
+        inner.state().cancelled.remove(id);
         match message.method() {
             "initialize" => {
                 let line = inner.initialize(&message);
@@ -173,6 +178,12 @@ impl Aggregate {
             Some(table) if self.inner.forward(&message, list, &table) => {}
             _ => self.in_background(message, move |inner, message| async move {
                 let table = inner.table(list).await;
+                if inner.forward(&message, list, &table) {
+                    return;
+                }
+                // It may belong to one that is still starting.
+                inner.settled().await;
+                let table = inner.table(list).await;
                 if !inner.forward(&message, list, &table) {
                     inner.unknown(&message).await;
                 }
@@ -218,8 +229,12 @@ impl Inner {
     }
 
     fn reply(&self, id: &str, line: bytes::BytesMut) {
-        let _ = self.output.send(line.freeze());
-        self.requests.end(id);
+        if self.state().cancelled.remove(id) {
+            // Nobody waits for it any more.
+            return self.requests.end(id);
+        }
+        // A client that does not read is noticed elsewhere.
+        let _ = self.requests.answer(id, line.freeze(), &self.output);
     }
 
     fn refuse(&self, id: &str, code: i64, why: &str) {
@@ -247,10 +262,18 @@ impl Inner {
         let only = match message.method() {
             // Each hub had its own when it was initialised.
             "notifications/initialized" => return,
-            "notifications/cancelled" => match self.state().routed.get(request) {
-                Some(index) => Some(*index),
-                None => return,
-            },
+            "notifications/cancelled" => {
+                let mut state = self.state();
+                match state.routed.get(request) {
+                    Some(index) => Some(*index),
+                    None => {
+                        if self.requests.has(request) {
+                            state.cancelled.insert(request.to_owned());
+                        }
+                        return;
+                    }
+                }
+            }
             _ => None,
         };
         for index in (0..self.members.len()).filter(|index| only.is_none_or(|only| only == *index))
@@ -307,9 +330,7 @@ impl Inner {
                 }
                 return Ok(());
             }
-            self.output.send(line)?;
-            self.requests.end(&id);
-            return Ok(());
+            return self.requests.answer(&id, line, &self.output);
         }
         let Ok(parsed) = Envelope::parse(line.clone()) else { return Ok(()) };
         if parsed.kind() == Kind::Request {
@@ -361,7 +382,15 @@ impl Inner {
     }
 
     fn hand_over(&self, index: usize, id: &str, line: bytes::BytesMut) {
-        self.state().routed.insert(id.to_owned(), index);
+        {
+            let mut state = self.state();
+            if state.cancelled.remove(id) {
+                drop(state);
+                // Nobody waits for an answer any more.
+                return self.requests.end(id);
+            }
+            state.routed.insert(id.to_owned(), index);
+        }
         if !self.send(index, line) {
             self.state().routed.remove(id);
             let name = self.members.get(index).map_or("", |member| member.name.as_str());
@@ -436,6 +465,17 @@ impl Inner {
         // An empty list may be the hub's own, for want of knowledge.
         let known = !items.is_empty() || self.knows(index);
         (items, known)
+    }
+
+    /// Waits until it is known of every member what it has, or that it does not come; not for ever.
+    async fn settled(&self) {
+        let clients = self.members.iter().filter_map(|member| member.client.get());
+        let all = futures::future::join_all(clients.map(|client| {
+            let hub = client.hub();
+            async move { hub.settled().await }
+        }));
+        // After that it is not there.
+        let _ = tokio::time::timeout(START_WAIT, all).await;
     }
 
     fn knows(&self, index: usize) -> bool {

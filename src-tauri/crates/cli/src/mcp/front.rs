@@ -2,7 +2,7 @@
 
 use super::{
     shutdown::{Gate, Pass},
-    stdio::Output,
+    stdio::{self, Output},
 };
 use bytes::Bytes;
 use gantry_mcp::{
@@ -49,6 +49,28 @@ pub fn take_line(front: &dyn Front, output: &Output, line: Bytes) {
     }
 }
 
+/// Answers a message over the limit: whoever sent it would otherwise wait for ever. Its id is
+/// looked for where it usually stands, at one of the message's ends.
+pub fn refuse_too_long(output: &Output, length: u64, ends: [&[u8]; 2]) {
+    let id = ends.into_iter().find_map(id_at).unwrap_or_else(|| "null".to_owned());
+    let limit = stdio::LONGEST;
+    let why = format!("the message of {length} bytes is over the limit of {limit}");
+    let _ = output.send(frame::error(&id, INVALID_REQUEST, &why, None).freeze());
+}
+
+/// The first `"id"` in a piece of JSON: a number, or a string.
+fn id_at(piece: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(piece);
+    let (_, rest) = text.split_once("\"id\"")?;
+    let rest = rest.trim_start().strip_prefix(':')?;
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>();
+    let value = match values.next()? {
+        Ok(value) => value,
+        Err(_) => return None,
+    };
+    (value.is_number() || value.is_string()).then(|| value.to_string())
+}
+
 /// The client's requests that run, by raw id, each with its pass at the gate.
 pub struct Requests {
     gate: Gate,
@@ -83,9 +105,28 @@ impl Requests {
         Ok(())
     }
 
-    /// A request was answered.
+    /// A request was not taken after all.
     pub fn end(&self, id: &str) {
         self.passes().remove(id);
+    }
+
+    /// Sends the answer to a request. A client that has it may end its input at once, and must
+    /// not be told that the request still ran.
+    ///
+    /// # Errors
+    /// [`Full`] when the client does not read.
+    pub fn answer(&self, id: &str, line: Bytes, output: &Output) -> Result<(), Full> {
+        if let Some(pass) = self.passes().get(id) {
+            pass.answered();
+        }
+        let sent = output.send(line);
+        self.end(id);
+        sent
+    }
+
+    /// Whether a request runs.
+    pub fn has(&self, id: &str) -> bool {
+        self.passes().contains_key(id)
     }
 }
 
@@ -104,11 +145,10 @@ struct ToOutput {
 impl Outlet for ToOutput {
     fn deliver(&self, message: ToClient) -> Result<(), Full> {
         let ToClient { line, concerning, last } = message;
-        self.output.send(line)?;
-        if let Some(id) = concerning.filter(|_| last) {
-            self.requests.end(&id);
+        match concerning.filter(|_| last) {
+            Some(id) => self.requests.answer(&id, line, &self.output),
+            None => self.output.send(line),
         }
-        Ok(())
     }
 }
 
@@ -137,5 +177,21 @@ impl Front for Straight {
         };
         // A client that does not read is noticed elsewhere.
         let _ = refused.map(|line| self.output.send(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_message_that_is_not_whole_is_found_at_either_end() {
+        assert_eq!(
+            id_at(br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","par"#),
+            Some("7".into())
+        );
+        assert_eq!(id_at(br#"xxxx"}},"id" : "a\"b"}"#), Some(r#""a\"b""#.into()));
+        assert_eq!(id_at(br#"xxxxx"}}}"#), None);
+        assert_eq!(id_at(br#"{"id":{"#), None);
     }
 }

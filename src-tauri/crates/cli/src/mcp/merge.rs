@@ -2,7 +2,7 @@
 
 use gantry_mcp::frame;
 use serde_json::{json, value::RawValue};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What a server can list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,24 +100,25 @@ impl Table {
 /// becomes `<server>__<name>` for both.
 pub fn merge(list: List, servers: &[&str], parts: Vec<Vec<Box<RawValue>>>) -> Table {
     let name_of = |item: &RawValue| frame::field(item.get(), list.key()).and_then(frame::string);
-    let mut seen: HashMap<String, (usize, bool)> = HashMap::new();
-    for (index, items) in parts.iter().enumerate() {
-        for name in items.iter().filter_map(|item| name_of(item)) {
-            let (first, shared) = seen.entry(name).or_insert((index, false));
-            *shared |= *first != index;
-        }
-    }
+    let changed = if list.is_renamed() {
+        let names =
+            parts.iter().map(|items| items.iter().filter_map(|item| name_of(item)).collect());
+        changed(servers, &names.collect::<Vec<Vec<String>>>())
+    } else {
+        HashSet::new()
+    };
     let mut owners = HashMap::new();
     let mut items = Vec::new();
     for (index, part) in parts.into_iter().enumerate() {
         for item in part {
             let Some(name) = name_of(&item) else { continue };
-            let shared = seen.get(&name).is_some_and(|(_, shared)| *shared);
-            let exposed = match (shared && list.is_renamed(), servers.get(index)) {
-                (true, Some(server)) => format!("{server}__{name}"),
-                _ => name.clone(),
-            };
+            let is_changed = changed.contains(&(index, name.clone()));
+            let exposed = exposed(servers, index, &name, is_changed);
             if owners.contains_key(&exposed) {
+                if list.is_renamed() {
+                    let server = servers.get(index);
+                    tracing::warn!(server, name, "listed twice; the first one is taken");
+                }
                 continue;
             }
             items.push(renamed(&item, list.key(), &name, &exposed));
@@ -125,6 +126,38 @@ pub fn merge(list: List, servers: &[&str], parts: Vec<Vec<Box<RawValue>>>) -> Ta
         }
     }
     Table { result: format!(r#"{{"{}":[{}]}}"#, list.member(), items.join(",")), owners }
+}
+
+/// The name that the client sees.
+fn exposed(servers: &[&str], index: usize, name: &str, is_changed: bool) -> String {
+    match servers.get(index).filter(|_| is_changed) {
+        Some(server) => format!("{server}__{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Which names, by server, cannot stay as they are: two servers have them, or another one is
+/// to be called so.
+fn changed(servers: &[&str], names: &[Vec<String>]) -> HashSet<(usize, String)> {
+    let mut changed: HashSet<(usize, String)> = HashSet::new();
+    loop {
+        let mut takers: HashMap<String, HashSet<(usize, &String)>> = HashMap::new();
+        for (index, names) in names.iter().enumerate() {
+            for name in names {
+                let is_changed = changed.contains(&(index, name.clone()));
+                let seen = exposed(servers, index, name, is_changed);
+                takers.entry(seen).or_default().insert((index, name));
+            }
+        }
+        let before = changed.len();
+        let clashes = takers.into_values().filter(|takers| takers.len() > 1);
+        for (index, name) in clashes.flatten() {
+            changed.insert((index, name.clone()));
+        }
+        if changed.len() == before {
+            return changed;
+        }
+    }
 }
 
 fn renamed(item: &RawValue, key: &str, name: &str, exposed: &str) -> String {
@@ -156,6 +189,25 @@ mod tests {
         assert_eq!(table.find("b__echo"), Some((1, &"echo".to_owned())));
         assert_eq!(table.find("only-a"), Some((0, &"only-a".to_owned())));
         assert_eq!(table.find("echo"), None);
+    }
+
+    #[test]
+    fn a_name_that_another_one_would_get_is_changed_too() {
+        let a = items(&[r#"{"name":"echo"}"#, r#"{"name":"b__echo"}"#]);
+        let b = items(&[r#"{"name":"echo"}"#]);
+        let c = items(&[r#"{"name":"a__echo"}"#, r#"{"name":"v"}"#]);
+        let table = merge(List::Tools, &["a", "b", "c"], vec![a, b, c]);
+        let all = [
+            ("a__echo", 0, "echo"),
+            ("a__b__echo", 0, "b__echo"),
+            ("b__echo", 1, "echo"),
+            ("c__a__echo", 2, "a__echo"),
+            ("v", 2, "v"),
+        ];
+        for (seen, index, name) in all {
+            assert_eq!(table.find(seen), Some((index, &name.to_owned())), "{seen}");
+        }
+        assert_eq!(table.owners.len(), all.len());
     }
 
     #[test]

@@ -29,19 +29,23 @@ pub use args::McpArgs;
 use args::Task;
 use config::Server;
 use front::Front;
-use gantry_core::{data_dir::DataDir, logging::LOG_VARIABLE};
+use gantry_core::{
+    data_dir::DataDir,
+    logging::{LOG_VARIABLE, StandardError},
+};
 use gantry_mcp::{Hub, Line};
 use gantry_supervisor::{Deadline, How, Scope, Supervisor, warden_beside_us};
 use shutdown::{AT_REST, BUDGET, Cause, Gate, Shutdown, Step, Steps};
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 use stdio::{Input, Output};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 use upstream::{Fate, INPUT, Upstream};
 
 const PROGRAM: &str = "gantry mcp";
-/// How long an end waits for launches that are under way, to know whether any came about.
-const LAUNCHING: Duration = Duration::from_millis(500);
+/// How long an end waits for launches that are under way, to know whether any came about: most
+/// that cannot come about are known at once.
+const LAUNCHING: Duration = Duration::from_millis(50);
 
 /// Serves until the end of input or a signal, and returns the program's exit code: 0; 1 when
 /// no server starts or a step of the shutdown failed; 2 for wrong usage.
@@ -78,7 +82,7 @@ fn start_log() {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| StandardError)
         .with_ansi(false)
         // Else a standard error that is closed would end us with a panic.
         .log_internal_errors(false);
@@ -86,9 +90,9 @@ fn start_log() {
     let _ = log.try_init();
 }
 
-/// A line on standard error; one that is closed changes nothing.
+/// A line on standard error; one that is closed or full changes nothing.
 fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    StandardError.say(line);
 }
 
 async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
@@ -197,13 +201,20 @@ impl Servers {
     }
 }
 
+/// What is queued for the client is written.
+pub(crate) fn written(output: Output) -> Step {
+    Step::new("output", move |limit| async move {
+        // A client that has gone needs no more answers; one that does not read must not take
+        // the time of the steps to come.
+        match Deadline::after(limit.remaining() / 2).bound(output.flush()).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err("the client does not read".to_owned()),
+        }
+    })
+}
+
 /// What is done after the calls in flight have had their time.
 fn rest(output: Output, scope: Scope, servers: Servers, gate: Gate) -> Vec<Step> {
-    let written = Step::new("output", move |_| async move {
-        // A client that has gone needs no more answers.
-        let _ = output.flush().await;
-        Ok(())
-    });
     let upstreams = Step::new("upstreams", move |limit| async move {
         // Without a call that could have changed something, nothing is worth a longer wait.
         let wanted = if gate.was_busy() { limit } else { limit.min(Deadline::after(AT_REST)) };
@@ -213,17 +224,18 @@ fn rest(output: Output, scope: Scope, servers: Servers, gate: Gate) -> Vec<Step>
         let late = scope.close(deadline).await;
         if late.is_empty() { Ok(()) } else { Err(format!("given up: {}", late.join(", "))) }
     });
-    vec![written, upstreams, tasks]
+    vec![written(output), upstreams, tasks]
 }
 
 async fn read(mut input: Input, front: &dyn Front, output: &Output) -> Cause {
     loop {
         match input.next().await {
             Ok(Some(Line::Full(line))) => front::take_line(front, output, line),
-            Ok(Some(Line::TooLong { length, .. })) => {
+            Ok(Some(Line::TooLong { length, head, tail })) => {
                 complain(&format!(
                     "gantry: mcp: a message of {length} bytes was too long and skipped"
                 ));
+                front::refuse_too_long(output, length, [&head, &tail]);
             }
             Ok(None) => return Cause::InputClosed,
             Err(error) => {

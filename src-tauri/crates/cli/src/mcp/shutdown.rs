@@ -13,10 +13,10 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use gantry_core::logging::StandardError;
 use gantry_supervisor::Deadline;
 use std::{
-    collections::BTreeMap,
-    io::Write,
+    collections::{BTreeMap, BTreeSet},
     panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -47,6 +47,8 @@ struct Running {
     was_busy: bool,
     next: u64,
     names: BTreeMap<u64, String>,
+    /// Of these, what has its answer and is only on its way out.
+    answered: BTreeSet<u64>,
 }
 
 /// A request that runs; dropping it, also by a panic, says that it is over.
@@ -79,12 +81,12 @@ impl Gate {
     /// Nothing gets in any more.
     pub fn close(&self) {
         self.state.send_modify(|running| {
-            running.was_busy |= !running.closed && !running.names.is_empty();
+            running.was_busy |= !running.closed && running.names.len() > running.answered.len();
             running.closed = true;
         });
     }
 
-    /// Whether something ran when the gate was closed.
+    /// Whether something ran without an answer when the gate was closed.
     pub fn was_busy(&self) -> bool {
         self.state.borrow().was_busy
     }
@@ -109,10 +111,20 @@ impl Gate {
     }
 }
 
+impl Pass {
+    /// The answer is known. It counts as running until the answer is on its way.
+    pub fn answered(&self) {
+        self.gate.state.send_modify(|running| {
+            running.answered.insert(self.number);
+        });
+    }
+}
+
 impl Drop for Pass {
     fn drop(&mut self) {
         self.gate.state.send_modify(|running| {
             running.names.remove(&self.number);
+            running.answered.remove(&self.number);
         });
     }
 }
@@ -162,11 +174,9 @@ impl Step {
 /// Says one line to the user; must not fail.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Lines on standard error. One that is closed changes nothing.
+/// Lines on standard error. One that is closed or full changes nothing.
 pub fn stderr() -> Say {
-    Arc::new(|line| {
-        let _ = writeln!(std::io::stderr(), "{line}");
-    })
+    Arc::new(|line| StandardError.say(line))
 }
 
 /// What the steps are.
@@ -297,6 +307,23 @@ mod tests {
 
     const ORDER: [&str; 5] =
         ["Shutting down (stdin closed)...", "transport", "output", "upstreams", "store"];
+
+    #[tokio::test]
+    async fn what_has_its_answer_does_not_count_as_busy_but_is_waited_for() {
+        let gate = Gate::default();
+        let pass = gate.enter("call 1").expect("open");
+        pass.answered();
+        gate.close();
+        assert!(!gate.was_busy());
+        assert_eq!(gate.running(), ["call 1"]);
+        drop(pass);
+        gate.wait_for_idle(Deadline::after(BUDGET)).await.expect("idle");
+
+        let gate = Gate::default();
+        let _passes = [gate.enter("call 2"), gate.enter("call 3").inspect(Pass::answered)];
+        gate.close();
+        assert!(gate.was_busy());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_steps_run_once_in_order_however_many_triggers() {

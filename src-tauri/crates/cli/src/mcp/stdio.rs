@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::{io::StreamReader, sync::CancellationToken};
 
 /// Longest message of the client, bytes.
-const LONGEST: usize = 64 * 1024 * 1024;
+pub const LONGEST: usize = 64 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
 /// Chunks read ahead of what is dispatched.
 const AHEAD: usize = 4;

@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// Failed starts in a row after which a program is given up.
+/// Failed starts in a row after which a program is given up that never was ready.
 const ATTEMPTS: u32 = 5;
 /// Failed starts in a row after which calls are no longer held for the next one.
 const HOPEFUL: u32 = 3;
@@ -30,7 +30,7 @@ const CLEAR: Duration = Duration::from_secs(3);
 /// Longest line of a server, bytes.
 const LINE_LIMIT: usize = 64 * 1024 * 1024;
 /// How long a call waits for a server that is starting.
-const START_WAIT: Duration = Duration::from_secs(30);
+pub const START_WAIT: Duration = Duration::from_secs(30);
 /// Between TERM and KILL, when this program is gone: nothing may be left after two seconds.
 const GRACE: Duration = Duration::from_secs(1);
 /// At our own end, how long a program has from the end of its input to TERM: the contract has
@@ -118,7 +118,8 @@ impl Upstream {
             let server = &self.server.name;
             tracing::warn!(server, failures, why, "its connection is over");
             if failures >= ATTEMPTS {
-                if matches!(self.server.kind, Kind::Program { .. }) {
+                let never_was_ready = *self.fate.borrow() != Fate::Started;
+                if never_was_ready && matches!(self.server.kind, Kind::Program { .. }) {
                     return self.give_up(&format!("{why} ({failures} times)"));
                 }
                 self.failed(&why);

@@ -13,6 +13,7 @@ use crate::{
     mcp::{
         shutdown::{BUDGET, Cause, Gate, Say, Shutdown, Step, Steps, stderr},
         stdio::{self, Input},
+        written,
     },
 };
 use futures::future::BoxFuture;
@@ -39,7 +40,7 @@ pub async fn run(data_dir: PathBuf) -> u8 {
     let end = End {
         signal: Box::pin(signal()),
         gone: Box::pin(output.gone()),
-        flush: Step::new("output", move |_| async move { output.flush().await }),
+        flush: written(output),
         say,
     };
     let reader = Reader::new(data_dir.join("gantry.db"));
@@ -104,11 +105,7 @@ async fn serve(reader: Reader, input: Input, send: Send, end: End) -> u8 {
             shutdown.keep_code(1);
             Cause::Done
         }
-        () = end.gone => {
-            (end.say)("gantry: mcp: the client reads no more");
-            shutdown.keep_code(1);
-            Cause::Done
-        }
+        () = end.gone => Cause::OutputClosed,
     };
     shutdown.begin(cause, BUDGET).await
 }

@@ -40,6 +40,11 @@ impl State {
         self.drop_link(why, starting, effects);
     }
 
+    /// Whether it is up, or on its way.
+    pub fn is_expected(&self) -> bool {
+        !matches!(self.link, Link::Down { starting: false, .. })
+    }
+
     fn drop_link(&mut self, why: &str, starting: bool, effects: &mut Effects) {
         let link = Link::Down { why: why.to_owned(), starting };
         let lost = matches!(std::mem::replace(&mut self.link, link), Link::Up(up) if { up.stop.cancel(); true });

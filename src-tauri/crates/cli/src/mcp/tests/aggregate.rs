@@ -194,3 +194,57 @@ async fn the_quick_ones_are_there_at_once_and_the_late_one_is_announced() {
     let call = pair.ask("tools/call", json!({ "name": "news" })).await;
     assert_eq!(call["error"]["data"]["reason"], "exited with code 1");
 }
+
+#[tokio::test]
+async fn a_cancel_that_comes_before_it_is_known_whose_the_call_is_ends_the_call() {
+    let mut pair = Pair::new();
+    pair.peer.initialize(&pair.front, json!({})).await;
+    // Nothing is known of either yet, so the call waits.
+    pair.peer.request(&pair.front, json!(9), "tools/call", json!({ "name": "hang" }));
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 9 } });
+    pair.peer.say(&pair.front, &cancel);
+    let mut left = LEFT.connect(&pair.hubs[0], 1).await;
+    let _right = RIGHT.connect(&pair.hubs[1], 1).await;
+    while !pair.peer.gate.running().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // It is over without an answer, and its id may be used again.
+    let mut before = Vec::new();
+    pair.peer.request(&pair.front, json!(9), "tools/call", json!({ "name": "only_left" }));
+    loop {
+        let message = pair.peer.next().await;
+        if message["id"] == 9 {
+            assert_eq!(message["result"]["by"], "left");
+            break;
+        }
+        before.push(message);
+    }
+    assert!(before.iter().all(|message| message["method"].is_string()), "{before:?}");
+    while let Ok(message) = left.try_recv() {
+        assert_ne!(message["params"]["name"], "hang", "it was cancelled before");
+    }
+}
+
+#[tokio::test]
+async fn a_call_waits_for_the_server_that_may_have_it_and_not_for_one_that_never_comes() {
+    let mut pair = Pair::new();
+    let _left = LEFT.connect(&pair.hubs[0], 1).await;
+    pair.peer.initialize(&pair.front, json!({})).await;
+    pair.peer.request(&pair.front, json!(5), "tools/call", json!({ "name": "news" }));
+    let _right = RIGHT.connect(&pair.hubs[1], 1).await;
+    let answer = loop {
+        let message = pair.peer.next().await;
+        if message["id"] == 5 {
+            break message;
+        }
+    };
+    assert_eq!(answer["result"], "right");
+
+    let mut pair = Pair::new();
+    let _left = LEFT.connect(&pair.hubs[0], 1).await;
+    pair.peer.initialize(&pair.front, json!({})).await;
+    pair.peer.request(&pair.front, json!(6), "tools/call", json!({ "name": "news" }));
+    pair.hubs[1].announce_down("cannot be started", false);
+    let answer = pair.peer.next().await;
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(6), &json!(-32602)));
+}
