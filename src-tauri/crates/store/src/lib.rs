@@ -17,7 +17,7 @@ mod texts;
 mod thread;
 
 pub use query::QueryProblem;
-pub use reader::{Presence, ReadError, Reader};
+pub use reader::{Patience, Presence, ReadError, Reader};
 pub use records::*;
 pub use search::{Extent, Filter, MOST_HITS, Passage};
 pub use store::{Store, StoreError};

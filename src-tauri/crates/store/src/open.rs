@@ -59,7 +59,7 @@ fn create(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn refuse_newer(path: &Path) -> Result<(), StoreError> {
-    let found = read(path, migrations::version)
+    let found = read(path, |_| Ok(()), migrations::version)
         .map_err(|source| StoreError::Sqlite { what: "be opened", source })?;
     if found > migrations::KNOWN {
         return Err(StoreError::Newer {
@@ -77,18 +77,26 @@ fn refuse_newer(path: &Path) -> Result<(), StoreError> {
 /// when they are missing and cannot remove them afterwards. So a database that
 /// nobody has open (no journal beside it) is read as immutable, and read again in the
 /// ordinary way when the file turns out to have been touched meanwhile.
+///
+/// `opened` hears of each connection before it is used.
 pub(crate) fn read<T>(
     path: &Path,
+    opened: impl Fn(&mut Connection) -> rusqlite::Result<()>,
     query: impl Fn(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     let before = at_rest(path);
     if before.is_some() {
-        let result = connect_read_only(path, true).and_then(|connection| query(&connection));
+        let result = connect_read_only(path, true).and_then(|mut connection| {
+            opened(&mut connection)?;
+            query(&connection)
+        });
         if at_rest(path) == before {
             return result;
         }
     }
-    query(&connect_read_only(path, false)?)
+    let mut connection = connect_read_only(path, false)?;
+    opened(&mut connection)?;
+    query(&connection)
 }
 
 /// Size and time of the database when it has no journal beside it.

@@ -6,7 +6,18 @@ use crate::{
     search::{self, Extent, Filter, Passage},
 };
 use rusqlite::Connection;
-use std::path::PathBuf;
+use std::{
+    ffi::c_int,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+/// Between two looks at whether an answer is still wanted, in steps of SQLite's machine: well
+/// under a millisecond.
+const STEPS: c_int = 10_000;
 
 /// Why a search gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +47,30 @@ pub enum Presence {
 #[derive(Clone, Debug)]
 pub struct Reader {
     path: PathBuf,
+    /// Nobody wants an answer any more.
+    given_up: Arc<AtomicBool>,
+}
+
+/// Ends what its reader does when it is dropped: the read fails soon, as interrupted.
+#[derive(Debug)]
+pub struct Patience(Arc<AtomicBool>);
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 impl Reader {
     /// A reader of this file, which need not be there yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self { path: path.into(), given_up: Arc::default() }
+    }
+
+    /// The same reader for one use, which lasts as long as the patience is kept.
+    pub fn patiently(&self) -> (Self, Patience) {
+        let given_up = Arc::<AtomicBool>::default();
+        (Self { path: self.path.clone(), given_up: given_up.clone() }, Patience(given_up))
     }
 
     /// The file.
@@ -104,8 +133,10 @@ impl Reader {
     /// # Errors
     /// When the database cannot be read, or was written by a newer Gantry.
     pub fn status(&self) -> Result<Presence, StoreError> {
-        if !self.path.exists() {
-            return Ok(Presence::Missing);
+        match self.path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => return Ok(Presence::Missing),
+            Err(error) => return Err(open::file_error(&self.path, error)),
         }
         Ok(self.read("be read", search::extent)?.map_or(Presence::Unprepared, Presence::Ready))
     }
@@ -122,7 +153,15 @@ impl Reader {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(open::file_error(&self.path, error)),
         };
-        let answer = open::read(&path, |connection| {
+        if !path.is_file() {
+            let error = std::io::Error::other("it is no file");
+            return Err(open::file_error(&path, error));
+        }
+        let opened = |connection: &mut Connection| {
+            let given_up = self.given_up.clone();
+            connection.progress_handler(STEPS, Some(move || given_up.load(Relaxed)))
+        };
+        let answer = open::read(&path, opened, |connection| {
             let version = migrations::version(connection)?;
             if version > migrations::KNOWN {
                 return Ok(Err(version));
@@ -139,6 +178,42 @@ impl Reader {
                 found,
                 known: migrations::KNOWN,
             }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_waits_for_any_more_ends_soon() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("gantry.db");
+        drop(open::read_write(&file).unwrap());
+        let (reader, patience) = Reader::new(&file).patiently();
+        let endless = std::thread::spawn(move || {
+            reader.read("be searched", |connection| {
+                let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+                           SELECT max(i) FROM n";
+                connection.query_row(sql, [], |row| row.get::<_, i64>(0))
+            })
+        });
+        drop(patience);
+        let why = endless.join().unwrap().unwrap_err();
+        assert!(why.to_string().contains("interrupted"), "{why}");
+        // The next use of the same reader has patience of its own.
+        assert!(matches!(Reader::new(&file).status(), Ok(Presence::Ready(_))));
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_looked_at_is_not_the_same_as_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(Reader::new(dir.path().join("none")).status(), Ok(Presence::Missing)));
+        for place in [file.join("gantry.db"), dir.path().to_owned()] {
+            assert!(matches!(Reader::new(place).status(), Err(StoreError::File { .. })));
         }
     }
 }

@@ -479,9 +479,11 @@ async fn a_reader_answers_while_a_writer_writes_and_cannot_write() {
     transaction.execute("INSERT INTO settings VALUES ('held', '1')", []).unwrap();
     let reader = Reader::new(file(&dir));
     assert!(matches!(reader.status().unwrap(), Presence::Ready(Extent { sessions: 1, .. })));
-    let refused = open::read(&file(&dir).canonicalize().unwrap(), |c| {
-        c.execute("INSERT INTO settings VALUES ('x', '1')", [])
-    });
+    let refused = open::read(
+        &file(&dir).canonicalize().unwrap(),
+        |_| Ok(()),
+        |c| c.execute("INSERT INTO settings VALUES ('x', '1')", []),
+    );
     assert!(refused.unwrap_err().to_string().contains("readonly"));
     transaction.rollback().unwrap();
     store.close().await.unwrap();

@@ -91,6 +91,11 @@ impl McpArgs {
             _ => return Err(format!("unexpected: {}", words.join(" "))),
         };
         let global = ToolFilter { allow: self.allow_tools.clone(), deny: self.deny_tools.clone() };
+        if let (Some(url), Some(_)) =
+            (&word, self.config.as_ref().map(drop).or(self.config_file.as_ref().map(drop)))
+        {
+            return Err(format!("give {url} or a configuration, not both"));
+        }
         if let Some(url) = self.url.clone().or(word) {
             let mut headers = self.headers()?;
             if let Some(token) =
@@ -199,6 +204,7 @@ mod tests {
             (&[][..], "--config"),
             (&["convert"], "--config"),
             (&["serve", "it"], "unexpected: serve it"),
+            (&["convert", "http://h", "--config", "{}"], "not both"),
             (&["--url", "ftp://h"], "ftp://h"),
             (&["--url", "http://h", "-H", "nothing"], "--header"),
             (&["--config", "{"], "not valid JSON"),

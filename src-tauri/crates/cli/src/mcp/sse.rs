@@ -20,6 +20,8 @@ pub struct Events {
     scanned: usize,
     data: BytesMut,
     has_data: bool,
+    /// The last line ended with a carriage return; a line feed that follows belongs to it.
+    after_return: bool,
     /// The last event id.
     pub last_id: Option<String>,
     /// How long to wait before a reconnect, when the server said so.
@@ -51,21 +53,22 @@ impl Events {
     /// The next whole event with data.
     pub fn next(&mut self) -> Option<Event> {
         loop {
+            if self.after_return && !self.buffer.is_empty() {
+                self.after_return = false;
+                if self.buffer[0] == b'\n' {
+                    self.buffer.advance(1);
+                }
+            }
             let rest = &self.buffer[self.scanned..];
             let Some(found) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
                 self.scanned = self.buffer.len();
                 return None;
             };
             let end = self.scanned + found;
-            let carriage = self.buffer[end] == b'\r';
-            if carriage && end + 1 == self.buffer.len() {
-                // A line feed may follow with the next piece.
-                self.scanned = end;
-                return None;
-            }
+            self.after_return = self.buffer[end] == b'\r';
             let line = self.buffer.split_to(end);
             self.scanned = 0;
-            self.buffer.advance(if carriage && self.buffer.get(1) == Some(&b'\n') { 2 } else { 1 });
+            self.buffer.advance(1);
             if !line.is_empty() {
                 self.take_line(&line);
             } else if std::mem::take(&mut self.has_data) {

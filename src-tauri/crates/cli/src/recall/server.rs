@@ -19,13 +19,15 @@ use serde::Deserialize;
 use serde_json::json;
 use std::{
     panic::AssertUnwindSafe,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// Hits without a `limit`.
 const HITS: u32 = 10;
 /// Turns that `get` adds on one side at most.
 const MOST_AROUND: u32 = 20;
+/// The longest that one look into the database may take.
+const LONGEST_LOOK: Duration = Duration::from_secs(20);
 /// Longest text of one side of a turn in an answer, and of all together, in bytes.
 const LONGEST_TEXT: usize = 16_000;
 const LONGEST_ANSWER: usize = 96_000;
@@ -214,8 +216,16 @@ impl Recall {
         &self,
         look: impl FnOnce(&Reader) -> Result<CallToolResult, StoreError> + Send + 'static,
     ) -> CallToolResult {
-        let reader = self.reader.clone();
-        match self.scope.spawn_blocking("recall", move || look(&reader)).join().await {
+        // Whoever drops this work, as a cancel does, ends the search as well.
+        let (reader, _patience) = self.reader.patiently();
+        let work = self.scope.spawn_blocking("recall", move || look(&reader)).join();
+        let Ok(looked) = tokio::time::timeout(LONGEST_LOOK, work).await else {
+            return refused(format!(
+                "the search took longer than {} s and was given up; ask for fewer or longer words",
+                LONGEST_LOOK.as_secs()
+            ));
+        };
+        match looked {
             Some(Ok(result)) => result,
             Some(Err(error)) => refused(error.to_string()),
             None if self.scope.is_cancelled() => {
@@ -234,8 +244,11 @@ impl ServerHandler for Recall {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let tools = Self::tool_router();
-        let tool = request.name.to_string();
-        answered(&tool, tools.call(ToolCallContext::new(self, request, context))).await
+        let (tool, cancelled) = (request.name.to_string(), context.ct.clone());
+        tokio::select! {
+            answer = answered(&tool, tools.call(ToolCallContext::new(self, request, context))) => answer,
+            () = cancelled.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
+        }
     }
 
     fn get_info(&self) -> ServerConfig {
