@@ -57,8 +57,11 @@ def lead(path, body):
     ):
         if isinstance(body.get(field), str):
             body[field] = real
+    # What is saved is another one: this one stays as it is.
     if "/servers_" in path and isinstance(body.get("name"), str):
-        body["name"] = "kept"
+        body["name"] = "fuzzed" if path.endswith("_save") else "kept"
+    if path.endswith("/servers_enable"):
+        body["enabled"] = True
     return body
 
 
@@ -67,15 +70,10 @@ def before_call(context, case, kwargs):
     body = case.body
     if not isinstance(body, dict):
         return
-    if case.path == "/api/servers_save":
-        body = {**body, "config": tame(body.get("config"), "servers")}
-        is_server = isinstance(body["config"], dict)
-        if is_server and isinstance(body["config"].get("command"), str):
-            body["config"]["command"] = SERVER
     body = tame(body)
-    if case.path == "/api/servers_save" and isinstance(body.get("config"), dict):
-        if isinstance(body["config"].get("command"), str) and body["config"]["command"]:
-            body["config"]["command"] = SERVER
+    config = body.get("config")
+    if case.path == "/api/servers_save" and isinstance(config, dict) and config.get("command"):
+        config["command"] = SERVER
     seen = zlib.crc32(json.dumps(body, sort_keys=True, default=str).encode())
     if seen % 2 and not case.path.endswith(DESTRUCTIVE):
         body = lead(case.path, body)

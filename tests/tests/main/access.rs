@@ -219,6 +219,64 @@ async fn nonsense_gets_the_status_that_says_what_is_wrong() {
     stage.finish().await;
 }
 
+/// What no system can start, what has no end, and what a server does not take: the caller's
+/// mistakes, told at once.
+#[tokio::test]
+async fn what_cannot_work_is_refused_before_it_is_tried() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let kept = gantry_tests::programs::fake_mcp(&[]);
+    instance.api("servers_save", json!({ "name": "kept", "config": kept })).await;
+    let pipe = stage.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let chat = |agent: Value, servers: Value| {
+        json!({ "user_id": "u", "prompt": "x",
+            "agent_config": { "agent_server": agent, "context_servers": servers } })
+    };
+    let call = |tool: &str, arguments: Value| json!({ "name": "kept", "tool": tool, "arguments": arguments });
+    for (path, body, field) in [
+        (
+            "/computer/chat",
+            chat(json!({ "command": "a\u{0}b" }), json!({})),
+            "agent_server.command",
+        ),
+        (
+            "/computer/chat",
+            chat(json!({ "command": "a", "env": { "A=B": "x" } }), json!({})),
+            "agent_server.env",
+        ),
+        (
+            "/computer/chat",
+            chat(json!({}), json!({ "s": { "command": "a", "args": ["b\u{0}"] } })),
+            "context_servers.s.args[0]",
+        ),
+        (
+            "/api/servers_save",
+            json!({ "name": "n", "config": { "command": "a", "env": { "": "x" } } }),
+            "config.env",
+        ),
+        (
+            "/api/agents_save",
+            json!({ "id": "n", "config": { "name": "n", "command": "a", "env": { "A": "\u{0}" } } }),
+            "config.env.A",
+        ),
+        ("/api/servers_import", json!({ "path": "/dev/zero" }), "path"),
+        ("/api/servers_import", json!({ "path": pipe }), "path"),
+        ("/api/agents_import", json!({ "path": "/dev/zero" }), "path"),
+        ("/api/agents_import", json!({ "path": pipe }), "path"),
+        ("/api/servers_call", call("echo", json!(["no", "object"])), "arguments"),
+        ("/api/servers_call", call("no_such_tool", json!({})), "no_such_tool"),
+    ] {
+        let answer = instance.post(path, &body).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path} {body}: {}", answer.body);
+        let message = answer.body["message"].as_str().or(answer.body["error"]["message"].as_str());
+        assert!(message.unwrap().contains(field), "{path} {body}: {}", answer.body);
+    }
+    instance.quit().await;
+    stage.finish().await;
+}
+
 #[tokio::test]
 async fn another_address_without_a_token_is_wrong_usage() {
     let stage = Stage::shared().await;

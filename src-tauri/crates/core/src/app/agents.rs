@@ -1,6 +1,6 @@
 //! The agents that can be used or installed, and how a name becomes something to start.
 
-use super::App;
+use super::{App, words};
 use crate::{
     Error, Result,
     agents::{self, Found, Known},
@@ -8,7 +8,7 @@ use crate::{
     wire::*,
 };
 use gantry_store::AgentRow;
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, io::Read as _, path::Path, sync::Arc};
 
 /// The id of the agent that comes with Gantry.
 pub const BUILTIN_AGENT: &str = "built-in";
@@ -114,6 +114,8 @@ impl App {
         if input.config.command.trim().is_empty() {
             return Err(Error::invalid("config.command: name the program that starts the agent"));
         }
+        let config = &input.config;
+        words::check("config", Some(&config.command), &config.args, &config.env)?;
         if input.config.env.values().any(|value| value == MASK) {
             let saved = self.saved_agents().await?.into_iter().find(|(id, _)| *id == input.id);
             let known = agents::by_id(&input.id).map(|known| &known.env);
@@ -341,11 +343,18 @@ fn read_registry(path: &Path) -> Result<String> {
     /// A registry of hundreds of agents has a few hundred KiB.
     const LONGEST: u64 = 16 << 20;
     let failed = |why: String| Error::invalid(format!("path: {}: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
-    if size > LONGEST {
+    // A device has no end, and its length says nothing; to open a pipe may take for ever.
+    let about = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !about.is_file() {
+        return Err(failed("this is not a file".into()));
+    }
+    if about.len() > LONGEST {
         return Err(failed(format!("the file is longer than {} MiB", LONGEST >> 20)));
     }
-    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+    let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+    Ok(text)
 }
 
 /// Ids are names, not paths: letters, digits, `.`, `_`, `-`, not leading with `.`.

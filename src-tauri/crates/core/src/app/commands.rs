@@ -1,6 +1,6 @@
 //! One method a command (see [`crate::api`]).
 
-use super::App;
+use super::{App, words};
 use crate::{
     Error, Result,
     bridge::unmask,
@@ -118,6 +118,9 @@ impl App {
     /// Not found; failed with the MCP error as detail.
     pub async fn servers_call(&self, input: ServersCall) -> Result<Value> {
         self.still_open()?;
+        if !(input.arguments.is_null() || input.arguments.is_object()) {
+            return Err(Error::invalid("arguments: must be an object"));
+        }
         self.bridge().call(&input.name, &input.tool, input.arguments).await
     }
 
@@ -388,6 +391,7 @@ pub(super) fn check_server(name: &str, config: &ServerConfig) -> Result<()> {
     if name.trim().is_empty() {
         return Err(Error::invalid("name: give the server a name"));
     }
+    words::check("config", config.command.as_deref(), &config.args, &config.env)?;
     match (command.is_empty(), url.is_empty()) {
         (true, true) => Err(Error::invalid(format!(
             "config: `{name}` needs a `command` (a program on this computer) or a `url` (a remote server)"

@@ -1,7 +1,7 @@
 //! `search` and `project_files`.
 
 use super::App;
-use crate::{Error, Result, files, wire::*};
+use crate::{Error, Result, wire::*};
 use gantry_store::{Filter, ReadError};
 use std::path::PathBuf;
 

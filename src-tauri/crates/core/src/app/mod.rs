@@ -8,6 +8,7 @@ mod find;
 mod import;
 mod processes;
 mod settings;
+mod words;
 
 pub use chat::*;
 pub use defaults::DEFAULT_SERVERS_VARIABLE;

@@ -219,7 +219,7 @@ impl Bridge {
     /// minute after the last call).
     ///
     /// # Errors
-    /// Not found; failed with the MCP error as detail.
+    /// Not found; invalid or failed with the MCP error as detail.
     pub async fn call(&self, name: &str, tool: &str, arguments: Value) -> Result<Value> {
         let (visit, heard, limit) = self.shared.visit(name)?;
         let _ = heard.await;
@@ -230,7 +230,12 @@ impl Bridge {
         let arguments = if arguments.is_null() { json!({}) } else { arguments };
         visit.handle.hub.call_tool(tool, arguments, limit).await.map_err(|error| {
             let message = error.get("message").and_then(Value::as_str).unwrap_or("no message");
-            Error::failed(format!("`{tool}` of `{name}` failed: {message}")).with_detail(error)
+            let message = format!("`{tool}` of `{name}` failed: {message}");
+            // No such tool, or arguments that it does not take.
+            let is_the_callers = error.get("code").and_then(Value::as_i64) == Some(-32602);
+            let told =
+                if is_the_callers { Error::invalid(message) } else { Error::failed(message) };
+            told.with_detail(error)
         })
     }
 

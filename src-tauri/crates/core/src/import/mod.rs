@@ -113,15 +113,16 @@ pub fn from_text(text: &str, source: &str) -> Result<Vec<Found>> {
 /// Not found; invalid, when it cannot be read as a configuration.
 pub fn from_file(path: &Path) -> Result<Vec<Found>> {
     let shown = path.display();
-    let file = fs::File::open(path).map_err(|error| match error.kind() {
+    // To open a pipe may take for ever.
+    let about = fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::not_found(format!("path: {shown} is not there")),
         _ => Error::invalid(format!("path: {shown} cannot be read: {error}")),
     })?;
-    let about =
-        file.metadata().map_err(|error| Error::invalid(format!("path: {shown}: {error}")))?;
     if !about.is_file() {
         return Err(Error::invalid(format!("path: {shown} is not a file")));
     }
+    let file = fs::File::open(path)
+        .map_err(|error| Error::invalid(format!("path: {shown} cannot be read: {error}")))?;
     let mut bytes = Vec::new();
     file.take(LARGEST + 1)
         .read_to_end(&mut bytes)

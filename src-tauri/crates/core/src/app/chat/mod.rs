@@ -11,7 +11,7 @@ mod workspace;
 pub use clock::iso;
 pub use target::{AgentStatus, AgentStopped, ChatCancelled, ChatTarget};
 
-use super::{App, agents::check_name, commands::STOP_BUDGET};
+use super::{App, agents::check_name, commands::STOP_BUDGET, words};
 use crate::{
     Error, Result,
     bridge::ServerSpec,
@@ -21,6 +21,7 @@ use crate::{
 use gantry_store::ProjectRow;
 use gantry_supervisor::Deadline;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// The project of a request that names none.
 const DEFAULT_PROJECT: &str = "default";
@@ -51,6 +52,15 @@ impl App {
             None => None,
         };
         let wanted = config.and_then(|config| config.agent_server.as_ref());
+        if let Some(wanted) = wanted {
+            let (args, env) = (wanted.args.as_deref(), wanted.env.as_ref());
+            words::check(
+                "agent_config.agent_server",
+                wanted.command.as_deref(),
+                args.unwrap_or_default(),
+                env.unwrap_or(&BTreeMap::new()),
+            )?;
+        }
         let provider = request.model_provider.as_ref();
         let request_id = match target::given(request.request_id.as_deref()) {
             Some(id) => id.to_owned(),
@@ -273,7 +283,7 @@ impl App {
 
     async fn context_servers(
         &self,
-        named: &std::collections::BTreeMap<String, Value>,
+        named: &BTreeMap<String, Value>,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<ServerSpec>> {
         let urls = self.bridge().views().into_iter().filter(|view| view.saved);

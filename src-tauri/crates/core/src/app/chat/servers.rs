@@ -1,7 +1,7 @@
 //! `context_servers` of a chat request, read leniently: back ends write them in
 //! several dialects. What we do not know is kept.
 
-use super::proxy;
+use super::{super::words, proxy};
 use crate::{Error, Result, bridge::ServerSpec, wire::ServerConfig};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -94,6 +94,7 @@ fn entry(
         }
     }
     finish(&mut config, known);
+    words::check(field, config.command.as_deref(), &config.args, &config.env)?;
     let spec = ServerSpec { name: name.to_owned(), config };
     found.push(Found { spec, inside: None });
     Ok(())
