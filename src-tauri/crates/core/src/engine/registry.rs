@@ -45,7 +45,14 @@ struct Table {
 struct Entry {
     engine: Engine,
     members: BTreeMap<String, Arc<dyn Conversation>>,
+    /// Its sessions will be told soon that there are more or fewer of them.
+    is_telling: bool,
 }
+
+/// How soon sessions learn of a neighbour, and how much later for each of them: a thousand
+/// that come one after the other are not told a thousand times each.
+const TELL_AFTER: Duration = Duration::from_millis(30);
+const TELL_EACH: Duration = Duration::from_millis(5);
 
 /// A session's place in an engine.
 #[derive(Debug)]
@@ -77,7 +84,7 @@ impl Engines {
         session: &str,
         conversation: Arc<dyn Conversation>,
     ) -> Result<Attached> {
-        let (engine, started, others) = {
+        let (engine, started) = {
             let mut table = self.table();
             if table.quitting {
                 return Err(Error::shutting_down());
@@ -90,16 +97,19 @@ impl Engines {
             if running.is_none() {
                 let engine = Engine::new(key.clone(), number, self.parts.clone());
                 table.by_key.insert(key.clone(), number);
-                table.engines.insert(number, Entry { engine, members: BTreeMap::new() });
+                table
+                    .engines
+                    .insert(number, Entry { engine, members: BTreeMap::new(), is_telling: false });
             }
             let Some(entry) = table.engines.get_mut(&number) else {
                 return Err(Error::failed("the engine ended meanwhile; try again"));
             };
-            let others: Vec<_> = entry.members.values().cloned().collect();
             entry.members.insert(session.to_owned(), conversation);
-            (entry.engine.clone(), running.is_none(), others)
+            if running.is_some() {
+                self.tell_soon(entry);
+            }
+            (entry.engine.clone(), running.is_none())
         };
-        others.iter().for_each(|other| other.neighbours_changed());
         if started {
             let name = format!("engine-{}-{}", engine.key().agent.id, engine.number());
             self.parts.scope.spawn(name, run(engine.clone(), self.clone()));
@@ -110,20 +120,43 @@ impl Engines {
     /// Takes a session out of an engine. True when it was the last one: the
     /// engine takes no more sessions, and the caller stops it.
     pub(crate) fn detach(&self, engine: &Engine, session: &str) -> bool {
-        let others: Vec<_> = {
-            let mut table = self.table();
-            let Some(entry) = table.engines.get_mut(&engine.number()) else { return false };
-            if entry.members.remove(session).is_none() {
-                return false;
-            }
-            if entry.members.is_empty() {
-                table.retire(engine);
-                return true;
-            }
-            entry.members.values().cloned().collect()
-        };
-        others.iter().for_each(|other| other.neighbours_changed());
+        let mut table = self.table();
+        let Some(entry) = table.engines.get_mut(&engine.number()) else { return false };
+        if entry.members.remove(session).is_none() {
+            return false;
+        }
+        if entry.members.is_empty() {
+            table.retire(engine);
+            return true;
+        }
+        self.tell_soon(entry);
         false
+    }
+
+    /// The sessions of an engine are told that their number changed: once for all changes of
+    /// a short while.
+    fn tell_soon(&self, entry: &mut Entry) {
+        if entry.is_telling {
+            return;
+        }
+        entry.is_telling = true;
+        let members = u32::try_from(entry.members.len()).unwrap_or(u32::MAX);
+        let wait = TELL_AFTER + TELL_EACH * members;
+        let (engines, number) = (self.clone(), entry.engine.number());
+        let over = self.parts.scope.cancelled();
+        self.parts.scope.spawn("tell neighbours", async move {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = over => return,
+            }
+            let members: Vec<_> = {
+                let mut table = engines.table();
+                let Some(entry) = table.engines.get_mut(&number) else { return };
+                entry.is_telling = false;
+                entry.members.values().cloned().collect()
+            };
+            members.iter().for_each(|member| member.neighbours_changed());
+        });
     }
 
     /// Stops an engine whose last session has left, and says so.
