@@ -321,7 +321,9 @@ export class Gantry {
     if (!outgoing) return null;
     const turns = this.state.transcripts[session]?.turns ?? [];
     const isShown = turns.some((turn) => turn.id === outgoing.turn || turn.requestId === outgoing.requestId);
-    return isShown ? null : outgoing;
+    // Another window was faster: it waits in the queue, where it is shown.
+    const isQueued = this.state.sessions.some(({ id, queue }) => id === session && queue?.some(({ turn }) => turn === outgoing.turn));
+    return isShown || isQueued ? null : outgoing;
   }
 
   /** Takes a failed prompt back into the composer. */
