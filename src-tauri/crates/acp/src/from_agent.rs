@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 /// One thing that the agent sent.
-#[expect(clippy::large_enum_variant, reason = "moved once, and boxing it would cost every asker")]
 #[derive(Debug)]
 pub enum FromAgent {
     /// `session/update`.
