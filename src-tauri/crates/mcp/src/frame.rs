@@ -24,6 +24,12 @@ pub const INTERNAL_ERROR: i64 = -32603;
 pub const INVALID_PARAMS: i64 = -32602;
 /// Ours: the server cannot take the call now (state in the message and in `data`).
 pub const UNAVAILABLE: i64 = -32000;
+/// MCP: a header is missing, or does not say what the body says.
+pub const HEADER_MISMATCH: i64 = -32020;
+/// MCP: the server needs a capability that the client did not declare.
+pub const MISSING_CAPABILITY: i64 = -32021;
+/// MCP: a protocol version that is not spoken here.
+pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// Ours: the request was cancelled, so that a transport that waits for a response is let go.
 pub const CANCELLED: i64 = -32800;
 
@@ -208,6 +214,52 @@ pub fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     Some(found.1.get()).filter(|value| *value != "null")
 }
 
+/// Where a piece that was borrowed from `text` is in it.
+pub fn offset(text: &str, piece: &str) -> Range<usize> {
+    span_of(text.as_bytes(), piece)
+}
+
+/// What is put behind the opening brace of an object to give it more members (`"a":1`,
+/// without a comma at the ends), and where. `None` when the text is no object.
+pub fn insertion(object: &str, members: &str) -> Option<(usize, String)> {
+    let brace = object.find(|c: char| !c.is_ascii_whitespace())?;
+    let rest = object[brace..].strip_prefix('{')?;
+    let comma = if rest.trim_start().starts_with('}') || members.is_empty() { "" } else { "," };
+    Some((brace + 1, format!("{members}{comma}")))
+}
+
+/// The change of a message that gives its parameters this `_meta` (an object), whether it has
+/// one, or any parameters, or not. `None` when the parameters are no object.
+pub fn with_meta(message: &Envelope, meta: &str) -> Option<(Range<usize>, String)> {
+    if let Some(old) = message.param(&["_meta"]) {
+        return Some((message.span(old), meta.to_owned()));
+    }
+    let member = format!(r#""_meta":{meta}"#);
+    if let Some(params) = message.params() {
+        let (at, text) = insertion(params, &member)?;
+        let at = message.span(params).start + at;
+        return Some((at..at, text));
+    }
+    let line = std::str::from_utf8(&message.line).ok()?;
+    let (at, text) = insertion(line, &format!(r#""params":{{{member}}}"#))?;
+    Some((at..at, text))
+}
+
+/// An object without the members `drop`, and with those of `set` (name and raw value), the
+/// rest as it was.
+pub fn rebuilt(object: Option<&str>, drop: &[&str], set: &[(&str, &str)]) -> String {
+    let old = object.and_then(fields).unwrap_or_default();
+    let kept = old.iter().filter(|(name, _)| {
+        !drop.contains(&name.as_ref()) && !set.iter().any(|(new, _)| *new == name)
+    });
+    let kept = kept.map(|(name, value)| (name.as_ref(), value.get()));
+    let members: Vec<String> = kept
+        .chain(set.iter().copied())
+        .map(|(name, value)| format!("{}:{value}", serde_json::Value::from(name)))
+        .collect();
+    format!("{{{}}}", members.join(","))
+}
+
 /// The text of a raw JSON string.
 pub fn string(raw: &str) -> Option<String> {
     serde_json::from_str(raw).ok()
@@ -314,6 +366,45 @@ mod tests {
                 assert_eq!(out.as_ptr() == before, size >= LARGE);
             }
         }
+    }
+
+    #[test]
+    fn a_message_gets_a_meta_wherever_it_has_to_be_put() {
+        for (message, wanted) in [
+            (
+                r#"{"jsonrpc":"2.0","method":"m"}"#,
+                r#"{"params":{"_meta":{"k":1}},"jsonrpc":"2.0","method":"m"}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","params":{},"method":"m"}"#,
+                r#"{"jsonrpc":"2.0","params":{"_meta":{"k":1}},"method":"m"}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","params":{ "a":1.0}}"#,
+                r#"{"jsonrpc":"2.0","method":"m","params":{"_meta":{"k":1}, "a":1.0}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","params":{"a":1,"_meta":{"old":true}}}"#,
+                r#"{"jsonrpc":"2.0","method":"m","params":{"a":1,"_meta":{"k":1}}}"#,
+            ),
+        ] {
+            let message =
+                Envelope::parse(Bytes::copy_from_slice(message.as_bytes())).expect("valid");
+            let (range, text) = with_meta(&message, r#"{"k":1}"#).expect("an object");
+            let line = splice(&message.line, &mut [(range, text.as_str())]);
+            assert_eq!(std::str::from_utf8(&line).expect("UTF-8"), wanted);
+        }
+        let list = r#"{"jsonrpc":"2.0","method":"m","params":[1]}"#;
+        let list = Envelope::parse(Bytes::from(list)).expect("valid");
+        assert_eq!(with_meta(&list, "{}"), None);
+    }
+
+    #[test]
+    fn an_object_is_rebuilt_out_of_what_it_was() {
+        let old = Some(r#"{"a":1.0,"drop":2,"set":3,"é":[ ]}"#);
+        let new = rebuilt(old, &["drop", "absent"], &[("set", "4"), ("new", r#""x""#)]);
+        assert_eq!(new, r#"{"a":1.0,"é":[ ],"set":4,"new":"x"}"#);
+        assert_eq!(rebuilt(None, &["x"], &[]), "{}");
     }
 
     #[test]

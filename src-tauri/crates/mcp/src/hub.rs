@@ -18,6 +18,9 @@ mod connection;
 mod from_client;
 mod from_server;
 mod link;
+mod listen;
+mod modern;
+mod rounds;
 mod state;
 mod waiting;
 
@@ -27,6 +30,7 @@ mod tests;
 use crate::{
     Catalogue, Envelope, ToolFilter,
     frame::{self, INVALID_REQUEST, PARSE_ERROR, UNAVAILABLE},
+    headers::Mirrored,
     outlet::{Outlet, ToClient, mailbox},
 };
 use bytes::Bytes;
@@ -288,13 +292,21 @@ impl Hub {
         self.shared.receipts.subscribe()
     }
 
-    /// Asks the server for a `ping`.
+    /// The parameters of a tool that revision 2026-07-28 has repeated in headers.
+    pub fn mirrored(&self, tool: &str) -> Option<Arc<[Mirrored]>> {
+        self.shared.act(|state, _| state.known.as_ref()?.mirrored.get(tool).cloned())
+    }
+
+    /// Asks the server for a `ping`; one that knows none, for `server/discover`.
     ///
     /// # Errors
     /// The reason, when no answer came within `limit`.
     pub async fn ping(&self, limit: Duration) -> Result<Duration, String> {
         let begun = Instant::now();
-        let asked = self.shared.act(|state, _| state.ask(None, "ping", None, false))?;
+        let asked = self.shared.act(|state, _| {
+            let ping = if state.is_modern_only() { "server/discover" } else { "ping" };
+            state.ask(None, ping, None, false)
+        })?;
         // An error is an answer too: some servers do not know `ping`, but they live.
         match tokio::time::timeout(limit, connection::answer(&self.shared, asked)).await {
             Ok(Ok(_)) => Ok(begun.elapsed()),

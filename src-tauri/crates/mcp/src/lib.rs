@@ -7,8 +7,10 @@
 pub mod catalogue;
 pub mod filter;
 pub mod frame;
+pub mod headers;
 pub mod hub;
 pub mod lines;
+pub mod modern;
 pub mod outlet;
 pub mod revision;
 

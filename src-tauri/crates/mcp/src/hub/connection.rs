@@ -1,13 +1,13 @@
 //! One connection: the handshake, then messages until it ends.
 
 use super::{
-    Disconnected, Shared, WeakShared,
-    state::{Caller, Upstream},
+    Disconnected, Shared, WeakShared, modern,
+    state::{Caller, Speech, Upstream},
 };
 use crate::{
     Envelope, Kind, Line, LineReader, Meter,
-    catalogue::{Page, declares},
-    frame::{self, METHOD_NOT_FOUND},
+    catalogue::{self, Page, declares},
+    frame::{self, METHOD_NOT_FOUND, UNSUPPORTED_VERSION},
     revision,
 };
 use bytes::{Bytes, BytesMut};
@@ -33,6 +33,8 @@ const BATCH: usize = 64 * 1024;
 const PAGES: usize = 1000;
 /// After the server stopped reading, how long its last words may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a server that refused `initialize` may take to say that it is of the other era.
+const DISCOVER: Duration = Duration::from_secs(5);
 /// Noise lines that are logged per connection.
 const LOGGED_NOISE: u32 = 20;
 
@@ -60,6 +62,8 @@ pub(super) fn begin(
     let upstream = Upstream {
         generation,
         ready: false,
+        speech: Speech::Initialized { modern: None },
+        listening: None,
         out,
         meter: Meter::new(OUTGOING_BYTES),
         stop: stop.clone(),
@@ -113,8 +117,10 @@ async fn read(shared: &Shared, generation: u64, reader: Reader) -> String {
         match lines.next().await {
             Ok(Some(Line::Full(line))) => match Envelope::parse(line) {
                 Ok(message) => {
-                    shared
-                        .act(|state, effects| state.take_from_server(generation, message, effects));
+                    let now = Instant::now();
+                    shared.act(|state, effects| {
+                        state.take_from_server(generation, message, now, effects);
+                    });
                 }
                 Err(why) => {
                     noise += 1;
@@ -199,18 +205,59 @@ async fn handshake(shared: &Arc<Shared>, generation: u64) -> Result<(), String> 
         "clientInfo": { "name": "gantry", "title": "Gantry", "version": env!("CARGO_PKG_VERSION") },
     });
     let answered = ask(shared, generation, "initialize", Some(&params.to_string())).await?;
-    let initialize = outcome(&answered, "initialize")?;
+    // The specification would have `server/discover` go first. There are servers of the older
+    // era that end when anything comes before `initialize`, and none of this that do (decision 0006).
+    let discover = match answered.kind() {
+        Kind::Error => Some(discover(shared, generation, &answered).await?),
+        _ => None,
+    };
+    let initialize = match &discover {
+        Some(discover) => modern::as_initialize(discover.get(), &shared.options.name),
+        None => outcome(&answered, "initialize")?,
+    };
     if frame::fields(initialize.get()).is_none() {
         return Err("answered initialize with something that is not an object".to_owned());
     }
     shared.act(|state, _| {
-        state.write(frame::notification("notifications/initialized", None));
+        if discover.is_some() {
+            state.is_of_today(generation);
+        } else {
+            state.write(frame::notification("notifications/initialized", None));
+        }
     });
     let pages =
         if declares(&initialize, "tools") { tool_pages(shared, generation).await? } else { None };
     let now = Instant::now();
-    shared.act(|state, effects| state.ready(generation, initialize, pages, now, effects));
+    shared.act(|state, effects| {
+        state.ready(generation, (initialize, discover), pages, now, effects);
+    });
     Ok(())
+}
+
+/// What a server that refused `initialize` says to `server/discover`.
+///
+/// # Errors
+/// Why it cannot be used at all.
+async fn discover(
+    shared: &Arc<Shared>,
+    generation: u64,
+    refused: &Envelope,
+) -> Result<Box<RawValue>, String> {
+    let Err(refused) = outcome(refused, "initialize") else {
+        return Err("answered initialize wrongly".to_owned());
+    };
+    let params = format!(r#"{{"_meta":{}}}"#, crate::modern::own_meta());
+    let asked = ask(shared, generation, "server/discover", Some(&params));
+    let Ok(Ok(answered)) = tokio::time::timeout(DISCOVER, asked).await else {
+        return Err(refused);
+    };
+    let discover = outcome(&answered, "server/discover").map_err(|why| {
+        // A server of a revision that we do not know says which it speaks.
+        let code = answered.outcome().and_then(|error| frame::field(error, "code"));
+        let is_of_another = code == Some(&UNSUPPORTED_VERSION.to_string());
+        if is_of_another { format!("{refused}; {why}") } else { refused.clone() }
+    })?;
+    if modern::offers(discover.get()) { Ok(discover) } else { Err(refused) }
 }
 
 /// Every page of `tools/list`; `None` from a server that does not know the method after all.
@@ -229,6 +276,9 @@ async fn tool_pages(shared: &Arc<Shared>, generation: u64) -> Result<Option<Vec<
         let page = outcome(&answered, "tools/list")?;
         if frame::fields(page.get()).is_none() {
             return Err("answered tools/list with something that is not an object".to_owned());
+        }
+        if let Some(fault) = catalogue::fault(&page) {
+            return Err(format!("answered tools/list with a list that cannot be used: {fault}"));
         }
         let next = frame::field(page.get(), "nextCursor").filter(|next| *next != "\"\"");
         let next = next.map(str::to_owned);

@@ -1,11 +1,17 @@
 //! What a client says: answered here, passed on, held, or refused.
 
-use super::state::{
-    Call, Caller, ClientKey, Effects, FIRST_LIST_WAIT, LEVELS, Link, OPEN_REQUESTS, State, refusal,
+use super::{
+    modern::GUESSED_CAPABILITIES,
+    rounds::{self, Round},
+    state::{
+        Answer, Call, Caller, ClientKey, Effects, FIRST_LIST_WAIT, ForModern, Link, OPEN_REQUESTS,
+        Speech, State, refusal,
+    },
 };
 use crate::{
     Envelope, Kind,
     frame::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNAVAILABLE},
+    modern::{self, Context, LEVELS},
     revision,
 };
 use bytes::Bytes;
@@ -20,9 +26,6 @@ const LISTS: [(&str, &str, &str); 4] = [
     ("resources/list", "resources", "resources"),
     ("resources/templates/list", "resourceTemplates", "resources"),
 ];
-
-/// What a client is told of a server of which nothing is known yet.
-const GUESSED_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{}}"#;
 
 impl State {
     /// Takes one message of a client.
@@ -40,12 +43,11 @@ impl State {
         }
         match message.kind() {
             Kind::Request => {
-                let busy =
-                    self.clients.get(&key).is_some_and(|client| client.calls.contains_key(id))
-                        || self
-                            .held
-                            .iter()
-                            .any(|held| held.key == key && held.message.id() == Some(id));
+                let busy = self.clients.get(&key).is_some_and(|client| client.is_busy_with(id))
+                    || self
+                        .held
+                        .iter()
+                        .any(|held| held.key == key && held.message.id() == Some(id));
                 if busy {
                     let why = "a request with this id is still running";
                     return Err(frame::error(id, INVALID_REQUEST, why, None).freeze());
@@ -53,7 +55,7 @@ impl State {
                 self.request(key, message, now, effects);
             }
             Kind::Notification => self.notification(key, &message, effects),
-            Kind::Result | Kind::Error => self.answer(key, &message),
+            Kind::Result | Kind::Error => self.answer(key, &message, now, effects),
         }
         Ok(())
     }
@@ -66,33 +68,49 @@ impl State {
         now: Instant,
         effects: &mut Effects,
     ) {
+        if message.param(&["_meta"]).and_then(modern::version_in).is_some() {
+            return self.modern_request(key, message, now, effects);
+        }
         let id = message.id().unwrap_or("null");
         let reply = |line: bytes::BytesMut| (line.freeze(), Some(id.to_owned()));
         let (line, concerning) = match message.method() {
             "initialize" => reply(self.initialize(key, &message)),
             "ping" => reply(frame::result(id, "{}")),
-            // The place of revision 2026-07-28. A plain -32601 is what makes a client that
-            // knows both eras fall back to `initialize`.
+            // Without a word of the revision it is none of 2026-07-28. A plain -32601 makes a
+            // client that knows both eras fall back to `initialize`.
             "server/discover" => {
                 reply(frame::error(id, METHOD_NOT_FOUND, "Method not found: server/discover", None))
             }
-            "tools/list" => match self.tools(key, &message, effects) {
+            "tools/list" => match self.tools(key, &message, false, effects) {
                 Some(line) => reply(line),
-                None => return self.list(key, message, now, effects),
+                None => return self.list(key, message, false, now, effects),
             },
             "prompts/list" | "resources/list" | "resources/templates/list" => {
-                return self.list(key, message, now, effects);
+                return self.list(key, message, false, now, effects);
             }
-            "tools/call" => match self.refused_tool(&message) {
-                Some(error) => {
-                    let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-                    (Bytes::from(line), Some(id.to_owned()))
-                }
-                None => return self.pass_on(key, message, now, self.start_wait, effects),
-            },
-            _ => return self.pass_on(key, message, now, self.start_wait, effects),
+            _ => return self.call(key, message, false, now, self.start_wait, effects),
         };
         self.deliver(key, line, concerning, true, effects);
+    }
+
+    /// A request for the server, unless it calls a tool that is switched off.
+    pub(super) fn call(
+        &mut self,
+        key: ClientKey,
+        message: Envelope,
+        modern: bool,
+        now: Instant,
+        wait: Duration,
+        effects: &mut Effects,
+    ) {
+        let refused =
+            if message.method() == "tools/call" { self.refused_tool(&message) } else { None };
+        let Some(error) = refused else {
+            return self.pass_on(key, message, modern, now, wait, effects);
+        };
+        let id = message.id().unwrap_or("null");
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+        self.deliver(key, Bytes::from(line), Some(id.to_owned()), true, effects);
     }
 
     fn initialize(&mut self, key: ClientKey, message: &Envelope) -> bytes::BytesMut {
@@ -101,7 +119,9 @@ impl State {
         let abilities =
             message.param(&["capabilities"]).and_then(frame::fields).unwrap_or_default();
         let guessed = self.known.is_none();
+        let declared = (message.param(&["capabilities"]), message.param(&["clientInfo"]));
         if let Some(client) = self.clients.get_mut(&key) {
+            client.declared = (declared.0.map(str::to_owned), declared.1.map(str::to_owned));
             client.abilities = abilities
                 .into_iter()
                 .filter(|(_, value)| value.get() != "null")
@@ -110,7 +130,7 @@ impl State {
             client.initialized = true;
             client.guessed = guessed;
             let has_roots = client.abilities.contains("roots");
-            if has_roots && std::mem::take(&mut self.roots_wanted) {
+            if has_roots && std::mem::take(&mut self.roots_wanted) && !self.is_modern_only() {
                 // The server asked before anybody could answer; now it is worth asking again.
                 self.write(frame::notification("notifications/roots/list_changed", None));
             }
@@ -137,10 +157,11 @@ impl State {
     }
 
     /// The answer to `tools/list`, when it is known.
-    fn tools(
+    pub(super) fn tools(
         &mut self,
         key: ClientKey,
         message: &Envelope,
+        modern: bool,
         effects: &mut Effects,
     ) -> Option<bytes::BytesMut> {
         let id = message.id()?;
@@ -151,21 +172,28 @@ impl State {
             return Some(frame::error(id, INVALID_PARAMS, why, None));
         }
         let count = known.catalogue.tools.len();
+        let completed = modern.then(|| modern::complete(&tools, true, known.server_info()));
         let client = self.clients.get_mut(&key)?;
         client.listed = true;
         effects.served = Some(client.served.clone());
         self.receipts.set(&client.label, count);
-        Some(frame::result(id, &tools))
+        Some(frame::result(id, completed.as_deref().unwrap_or(&tools)))
     }
 
     /// A question for a list that the server itself has to answer. As long as nothing
     /// is known it waits only shortly: an agent that waits longer runs without us.
-    fn list(&mut self, key: ClientKey, message: Envelope, now: Instant, effects: &mut Effects) {
+    pub(super) fn list(
+        &mut self,
+        key: ClientKey,
+        message: Envelope,
+        modern: bool,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         match &self.known {
-            None if !self.is_starting() => self.answer_empty(key, &message, effects),
             None => {
                 let wait = FIRST_LIST_WAIT.min(self.start_wait);
-                self.pass_on(key, message, now, wait, effects);
+                self.pass_on(key, message, modern, now, wait, effects);
             }
             Some(known) => {
                 // The client was promised more than there is; it must not get an error for it.
@@ -174,7 +202,7 @@ impl State {
                 if guessed && capability.is_some_and(|list| !known.declares(list.2)) {
                     return self.answer_empty(key, &message, effects);
                 }
-                self.pass_on(key, message, now, self.start_wait, effects);
+                self.pass_on(key, message, modern, now, self.start_wait, effects);
             }
         }
     }
@@ -183,15 +211,18 @@ impl State {
         let member =
             LISTS.iter().find(|list| list.0 == message.method()).map_or("tools", |list| list.1);
         let id = message.id().unwrap_or("null");
-        let line = frame::result(id, &format!(r#"{{"{member}":[]}}"#));
+        let mut result = format!(r#"{{"{member}":[]}}"#);
+        if modern::version(message).is_some() {
+            result = modern::complete(&result, true, None);
+        }
+        let line = frame::result(id, &result);
         if let Some(client) = self.clients.get_mut(&key) {
             client.listed |= message.method() == "tools/list";
         }
         self.deliver(key, line.freeze(), Some(id.to_owned()), true, effects);
     }
 
-    /// Answers a list that waited in vain for a server of which nothing is known with an
-    /// empty one, not with an error after which an agent would never ask again; a
+    /// Answers a list that waited in vain for a server that is on its way with an empty one, not with an error after which an agent would never ask again; a
     /// `list_changed` follows when the server is ready.
     pub(super) fn answer_empty_list(
         &mut self,
@@ -200,7 +231,7 @@ impl State {
         effects: &mut Effects,
     ) -> bool {
         let is_list = LISTS.iter().any(|list| list.0 == message.method());
-        let unknown = self.known.is_none() && is_list;
+        let unknown = self.known.is_none() && is_list && self.is_starting();
         if unknown {
             self.answer_empty(key, message, effects);
         }
@@ -220,12 +251,19 @@ impl State {
         &mut self,
         key: ClientKey,
         message: Envelope,
+        modern: bool,
         now: Instant,
         wait: Duration,
         effects: &mut Effects,
     ) {
         match &self.link {
-            Link::Up(upstream) if upstream.ready => self.forward(key, &message, now, effects),
+            Link::Up(upstream) if upstream.ready => {
+                if modern && self.is_undecided() {
+                    self.hold_for_probe(key, message, now, effects);
+                } else {
+                    self.forward(key, &message, modern, now, effects);
+                }
+            }
             Link::Down { starting: false, why } => {
                 let id = message.id().unwrap_or("null");
                 let line = self.unavailable(id, why).freeze();
@@ -235,10 +273,26 @@ impl State {
         }
     }
 
-    fn forward(&mut self, key: ClientKey, message: &Envelope, now: Instant, effects: &mut Effects) {
+    pub(super) fn forward(
+        &mut self,
+        key: ClientKey,
+        message: &Envelope,
+        modern: bool,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         let Some((id, id_span)) = message.id().zip(message.id_span()) else { return };
+        let Some(speech) = self.speech() else { return };
+        if !modern
+            && speech == Speech::Modern
+            && let Some(line) = self.answered_for_modern(key, message)
+        {
+            return self.deliver(key, line, Some(id.to_owned()), true, effects);
+        }
         let (method, ours) = (message.method(), self.fresh_id());
-        let uri = message.param(&["uri"]).and_then(frame::string);
+        let is_subscription = method.ends_with("subscribe");
+        let uri = if is_subscription { message.param(&["uri"]) } else { None };
+        let uri = uri.and_then(frame::string);
         if method == "resources/unsubscribe"
             && let Some(uri) = &uri
             && self.unsubscribe(key, uri)
@@ -248,21 +302,32 @@ impl State {
         }
         let number = ours.to_string();
         let mut edits: Vec<(Range<usize>, &str)> = vec![(id_span, &number)];
-        let token = message.param(&["_meta", "progressToken"]);
-        if let Some(token) = token {
+        let meta = message.param(&["_meta"]);
+        let token = meta.and_then(|meta| frame::field(meta, "progressToken"));
+        let foreign = match speech {
+            Speech::Modern => !modern,
+            Speech::Initialized { modern: takes } => modern && takes != Some(true),
+        };
+        let translated;
+        if foreign {
+            translated = self.translated_meta(key, message, modern, token.map(|_| &*number));
+            edits.extend(translated.iter().map(|(range, text)| (range.clone(), text.as_str())));
+        } else if let Some(token) = token {
             edits.push((message.span(token), &number));
         }
         let level;
         if method == "logging/setLevel"
             && let Some(raw) = message.param(&["level"])
-            && let Some(index) = LEVELS.iter().position(|name| raw.trim_matches('"') == *name)
+            && let Some(index) = modern::level(raw)
         {
             if let Some(client) = self.clients.get_mut(&key) {
                 client.level = Some(index);
             }
             // The server has one level for all: the most talkative one that anybody wants.
             // What a client did not ask for is left out on the way to it.
-            level = format!("\"{}\"", LEVELS[self.lowest_level().unwrap_or(index)]);
+            let lowest = self.lowest_level().unwrap_or(index);
+            self.told_level = Some(lowest);
+            level = format!("\"{}\"", LEVELS[lowest]);
             edits.push((message.span(raw), &level));
         }
         let mut subscribes = None;
@@ -271,6 +336,10 @@ impl State {
             && client.subscriptions.insert(uri.clone())
         {
             subscribes = Some(uri);
+        }
+        let answer = answer_of(message, meta, modern, speech);
+        if let Answer::ForModern(modern) = &answer {
+            self.lower_level(modern.context.log_level);
         }
         let room = self.calls.len() < OPEN_REQUESTS;
         if !room || !self.write(frame::splice(&message.line, &mut edits)) {
@@ -286,7 +355,7 @@ impl State {
             let tool = message.param(&["name"]).and_then(frame::string);
             (now + limit, tool.unwrap_or_default())
         });
-        self.calls.insert(ours, Call { caller, token, work: true, subscribes, due });
+        self.calls.insert(ours, Call { caller, token, work: true, subscribes, due, answer });
         if let Some(client) = self.clients.get_mut(&key) {
             client.calls.insert(id.to_owned(), ours);
         }
@@ -295,7 +364,7 @@ impl State {
     /// Takes a subscription back; whether somebody else still needs it.
     fn unsubscribe(&mut self, key: ClientKey, uri: &str) -> bool {
         let was = self.clients.get_mut(&key).is_some_and(|client| client.subscriptions.remove(uri));
-        was && self.clients.values().any(|other| other.subscriptions.contains(uri))
+        was && self.is_needed(uri)
     }
 
     fn notification(&mut self, key: ClientKey, message: &Envelope, effects: &mut Effects) {
@@ -311,8 +380,11 @@ impl State {
                 self.cancel_with(key, request, notice, effects);
             }
             _ => {
-                // A server that is not there yet asks anew when it is.
-                if matches!(&self.link, Link::Up(upstream) if upstream.ready) {
+                // A server that is not there yet asks anew when it is; one that knows no
+                // `initialize` takes no other notification.
+                if matches!(&self.link, Link::Up(upstream) if upstream.ready)
+                    && !self.is_modern_only()
+                {
                     self.write(frame::splice(&message.line, &mut []));
                 }
             }
@@ -320,7 +392,7 @@ impl State {
     }
 
     /// The answer to something the server asked of this client.
-    fn answer(&mut self, key: ClientKey, message: &Envelope) {
+    fn answer(&mut self, key: ClientKey, message: &Envelope, now: Instant, effects: &mut Effects) {
         let ours = message.id().and_then(|id| id.parse::<u64>().ok());
         let asked = ours.filter(|ours| self.asked.get(ours).is_some_and(|asked| asked.key == key));
         let Some((asked, span)) =
@@ -329,6 +401,34 @@ impl State {
             tracing::debug!(server = %self.name, "an answer to nothing that was asked, ignored");
             return;
         };
-        self.write(frame::splice(&message.line, &mut [(span, &asked.id)]));
+        match asked.round {
+            Some((call, name)) => self.round_answered(call, &name, message, now, effects),
+            None => drop(self.write(frame::splice(&message.line, &mut [(span, &asked.id)]))),
+        }
+    }
+}
+
+/// How the answer to a call has to be changed on its way back.
+fn answer_of(message: &Envelope, meta: Option<&str>, modern: bool, speech: Speech) -> Answer {
+    let method = message.method();
+    if !modern {
+        let may_ask = speech == Speech::Modern && rounds::may_ask(method);
+        return if may_ask {
+            Answer::ForInitialized(Box::new(Round { message: message.clone(), again: 0 }))
+        } else {
+            Answer::AsItIs
+        };
+    }
+    let Ok(context) = Context::read_meta(meta.unwrap_or("{}")) else { return Answer::AsItIs };
+    match speech {
+        Speech::Modern | Speech::Initialized { modern: Some(true) } => {
+            Answer::Logged(context.log_level)
+        }
+        Speech::Initialized { .. } => Answer::ForModern(ForModern {
+            cacheable: modern::is_cacheable(method),
+            is_tool: method == "tools/call",
+            context,
+            refused: None,
+        }),
     }
 }

@@ -1,29 +1,50 @@
 //! What the server says: whose it is, and under which id.
 
-use super::state::{Asked, Caller, ClientKey, Effects, LEVELS, Link, OPEN_REQUESTS, State};
+use super::{
+    rounds,
+    state::{Answer, Asked, Caller, ClientKey, Effects, Link, OPEN_REQUESTS, State},
+};
 use crate::{
     Envelope, Kind,
     frame::{self, INTERNAL_ERROR, METHOD_NOT_FOUND},
+    modern,
 };
 use std::ops::Range;
+use tokio::time::Instant;
 
 /// A client, and its own request that a message belongs to.
 type Addressee = (ClientKey, Option<String>);
 
+/// The client capability that answers a request of the server.
+pub(super) fn ability_of(method: &str) -> Option<&'static str> {
+    match method {
+        "sampling/createMessage" => Some("sampling"),
+        "elicitation/create" => Some("elicitation"),
+        "roots/list" => Some("roots"),
+        _ => None,
+    }
+}
+
 impl State {
     /// Takes one message of the server.
-    pub fn take_from_server(&mut self, generation: u64, message: Envelope, effects: &mut Effects) {
+    pub fn take_from_server(
+        &mut self,
+        generation: u64,
+        message: Envelope,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         if !matches!(&self.link, Link::Up(upstream) if upstream.generation == generation) {
             return;
         }
         match message.kind() {
-            Kind::Result | Kind::Error => self.response(message, effects),
+            Kind::Result | Kind::Error => self.response(message, now, effects),
             Kind::Request => self.question(&message, effects),
             Kind::Notification => self.news(&message, effects),
         }
     }
 
-    fn response(&mut self, message: Envelope, effects: &mut Effects) {
+    fn response(&mut self, message: Envelope, now: Instant, effects: &mut Effects) {
         let ours = message.id().and_then(|id| id.parse::<u64>().ok());
         let Some((ours, call)) = ours.and_then(|ours| Some((ours, self.calls.remove(&ours)?)))
         else {
@@ -38,6 +59,8 @@ impl State {
                 let _ = waiting.send(message);
                 return;
             }
+            Caller::Probe => return self.probed(Some(&message), now, effects),
+            Caller::Listen => return self.upstream_ended(ours, &message),
             Caller::Nobody => return,
         };
         if let Some(client) = self.clients.get_mut(&key) {
@@ -46,11 +69,19 @@ impl State {
                 client.subscriptions.remove(&uri);
             }
         }
+        let line = match call.answer {
+            Answer::ForInitialized(round) if rounds::asks(&message) => {
+                return self.ask_client(key, id, *round, &message, now, effects);
+            }
+            Answer::ForModern(modern) => self.for_modern(&message, &id, modern),
+            Answer::AsItIs | Answer::Logged(_) | Answer::ForInitialized(_) => {
+                let Some(span) = message.id_span() else { return };
+                frame::replaced(message.line, span, &id)
+            }
+        };
         if let Some(token) = call.token {
             self.retire(ours, key, token);
         }
-        let Some(span) = message.id_span() else { return };
-        let line = frame::replaced(message.line, span, &id);
         self.deliver(key, line, Some(id), true, effects);
     }
 
@@ -61,12 +92,7 @@ impl State {
             self.write(frame::result(id, "{}"));
             return;
         }
-        let ability = match message.method() {
-            "sampling/createMessage" => Some("sampling"),
-            "elicitation/create" => Some("elicitation"),
-            "roots/list" => Some("roots"),
-            _ => None,
-        };
+        let ability = ability_of(message.method());
         if self.asked.len() >= OPEN_REQUESTS {
             let why = "too many requests to clients are unanswered";
             self.write(frame::error(id, INTERNAL_ERROR, why, None));
@@ -74,18 +100,18 @@ impl State {
         }
         let Some((key, concerning)) = self.who_answers(message, ability) else {
             self.roots_wanted |= ability == Some("roots");
-            let why = format!("Method not found: no client here can answer {}", message.method());
+            let why = self.note_refusal(message.method(), ability);
             self.write(frame::error(id, METHOD_NOT_FOUND, &why, None));
             return;
         };
         let ours = self.fresh_id();
         let line = frame::splice(&message.line, &mut [(span, &ours.to_string())]).freeze();
-        let asked = Asked { key, id: id.to_owned(), concerning: concerning.clone() };
+        let asked = Asked { key, id: id.to_owned(), concerning: concerning.clone(), round: None };
         self.asked.insert(ours, asked);
         self.deliver(key, line, concerning, false, effects);
     }
 
-    fn can(&self, key: ClientKey, ability: Option<&str>) -> bool {
+    pub(super) fn can(&self, key: ClientKey, ability: Option<&str>) -> bool {
         let client = self.clients.get(&key).filter(|client| client.initialized);
         client
             .is_some_and(|client| ability.is_none_or(|ability| client.abilities.contains(ability)))
@@ -145,7 +171,7 @@ impl State {
                     upstream.refetch.notify_one();
                 }
             }
-            _ => self.broadcast(&message.line, effects),
+            _ => self.announce(&message.line, effects),
         }
     }
 
@@ -162,11 +188,9 @@ impl State {
 
     /// One call runs: the message is about it. Else everybody gets what they asked for.
     fn log_message(&mut self, message: &Envelope, effects: &mut Effects) {
-        let severity = message
-            .param(&["level"])
-            .and_then(|raw| LEVELS.iter().position(|name| raw.trim_matches('"') == *name))
-            .unwrap_or(LEVELS.len());
-        let somebody_chose = self.lowest_level().is_some();
+        let severity =
+            message.param(&["level"]).and_then(modern::level).unwrap_or(modern::LEVELS.len());
+        let somebody_chose = self.told_level.is_some();
         let wants = |key: &ClientKey| {
             let Some(client) = self.clients.get(key).filter(|client| client.initialized) else {
                 return false;
@@ -178,7 +202,11 @@ impl State {
         let mut working = self.calls.values().filter(|call| call.work);
         if let (Some(only), None) = (working.next(), working.next()) {
             if let Caller::Client { key, id } = &only.caller
-                && wants(key)
+                && match only.log_level() {
+                    // A call of revision 2026-07-28 says itself what it wants to hear.
+                    Some(level) => level.is_some_and(|level| severity >= level),
+                    None => wants(key),
+                }
             {
                 self.deliver(*key, message.line.clone(), Some(id.clone()), false, effects);
             }
@@ -192,7 +220,8 @@ impl State {
     /// The server takes back something it asked.
     fn withdrawn(&mut self, message: &Envelope, effects: &mut Effects) {
         let Some(raw) = message.param(&["requestId"]) else { return };
-        let found = self.asked.iter().find(|(_, asked)| asked.id == raw).map(|(ours, _)| *ours);
+        let is_it = |asked: &Asked| asked.round.is_none() && asked.id == raw;
+        let found = self.asked.iter().find(|(_, asked)| is_it(asked)).map(|(ours, _)| *ours);
         let Some((ours, asked)) = found.and_then(|ours| Some((ours, self.asked.remove(&ours)?)))
         else {
             return;
@@ -215,15 +244,20 @@ impl State {
                 .collect()
         };
         let mut to = subscribed(true);
-        if to.is_empty() {
+        let mut heard =
+            self.to_listeners(message, |filter| filter.resources.contains(&uri), effects);
+        if to.is_empty() && heard == 0 {
             // It may name a part of what was subscribed.
             to = subscribed(false);
+            let part = |wanted: &String| uri.starts_with(wanted.as_str());
+            heard = self.to_listeners(message, |filter| filter.resources.iter().any(part), effects);
         }
-        if to.is_empty() && self.clients.values().all(|client| client.subscriptions.is_empty()) {
-            self.broadcast(&message.line, effects);
+        let line = Self::untagged(message);
+        if to.is_empty() && heard == 0 && self.wanted_resources().is_empty() {
+            self.broadcast(&line, effects);
         }
         for key in to {
-            self.deliver(key, message.line.clone(), None, false, effects);
+            self.deliver(key, line.clone(), None, false, effects);
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use super::{
     Phase,
-    state::{Caller, ClientKey, Effects, LEVELS, Link, State, Upstream},
+    state::{Caller, ClientKey, Effects, Link, Speech, State, Upstream},
 };
 use crate::{
     ToolFilter,
     catalogue::{Known, Page},
     frame::{self, UNAVAILABLE},
+    modern::LEVELS,
 };
 use serde_json::{json, value::RawValue};
-use std::collections::HashSet;
 use tokio::time::Instant;
 
 impl State {
@@ -24,6 +24,7 @@ impl State {
             self.drop_link("was replaced by a newer start", true, effects);
         }
         self.newest = Some(generation);
+        self.told_level = None;
         self.link = Link::Up(upstream);
         self.set_phase(Phase::Handshake { generation }, effects);
         true
@@ -64,6 +65,7 @@ impl State {
                     self.deliver(key, line.freeze(), Some(id), true, effects);
                 }
             }
+            self.drop_rounds(why, effects);
             self.retired.clear();
             // The clients' answers to these would reach a process that never asked.
             for (ours, asked) in std::mem::take(&mut self.asked) {
@@ -75,10 +77,18 @@ impl State {
         }
         if !starting {
             for held in std::mem::take(&mut self.held) {
-                if !self.answer_empty_list(held.key, &held.message, effects) {
-                    self.refuse_held(&held, effects);
-                }
+                self.refuse_held(&held, effects);
             }
+            self.end_listens(effects);
+        }
+    }
+
+    /// The server of this connection knows no `initialize`.
+    pub fn is_of_today(&mut self, generation: u64) {
+        if let Link::Up(upstream) = &mut self.link
+            && upstream.generation == generation
+        {
+            upstream.speech = Speech::Modern;
         }
     }
 
@@ -86,7 +96,7 @@ impl State {
     pub fn ready(
         &mut self,
         generation: u64,
-        initialize: Box<RawValue>,
+        (initialize, discover): (Box<RawValue>, Option<Box<RawValue>>),
         pages: Option<Vec<Page>>,
         now: Instant,
         effects: &mut Effects,
@@ -95,7 +105,9 @@ impl State {
             Link::Up(upstream) if upstream.generation == generation => upstream.ready = true,
             _ => return,
         }
-        self.known = Some(Known::new(initialize, pages.map(Into::into), &self.filter));
+        let mut known = Known::new(initialize, pages.map(Into::into), &self.filter);
+        known.discover = discover;
+        self.known = Some(known);
         self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
         self.replay();
         // Before the held calls: who asked for the list and still waits needs no second reason.
@@ -117,6 +129,7 @@ impl State {
             for key in told {
                 self.deliver(key, line.clone(), None, false, effects);
             }
+            self.to_subscribers_of(&line, effects);
         }
         for held in std::mem::take(&mut self.held) {
             self.request(held.key, held.message, now, effects);
@@ -130,12 +143,11 @@ impl State {
             return;
         }
         if let (Some(pages), Some(known)) = (pages, &self.known) {
-            let initialize = known.catalogue.initialize.clone();
-            self.known = Some(Known::new(initialize, Some(pages.into()), &self.filter));
+            self.known = Some(known.relisted(pages.into(), &self.filter));
             self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
         }
         if let Some(line) = self.change.take() {
-            self.broadcast(&line, effects);
+            self.announce(&line, effects);
         }
     }
 
@@ -151,20 +163,22 @@ impl State {
             self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
         }
         let line = frame::notification("notifications/tools/list_changed", None).freeze();
-        self.broadcast(&line, effects);
+        self.announce(&line, effects);
     }
 
     /// What clients had asked a process that no longer lives: log level, subscriptions.
     fn replay(&mut self) {
+        if self.is_modern_only() {
+            return self.listen_upstream();
+        }
         if let Some(level) = self.lowest_level()
             && self.known.as_ref().is_some_and(|known| known.declares("logging"))
         {
             let params = json!({ "level": LEVELS[level] }).to_string();
+            self.told_level = Some(level);
             self.tell("logging/setLevel", &params);
         }
-        let resources: HashSet<String> =
-            self.clients.values().flat_map(|client| client.subscriptions.iter().cloned()).collect();
-        for uri in resources {
+        for uri in self.wanted_resources() {
             self.tell("resources/subscribe", &json!({ "uri": uri }).to_string());
         }
     }

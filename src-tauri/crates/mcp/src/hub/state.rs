@@ -1,16 +1,21 @@
 //! Everything a hub knows, and the decisions that concern no message.
 
-use super::{HubOptions, Phase};
+use super::{
+    HubOptions, Phase,
+    listen::Filter,
+    rounds::{Asking, Round},
+};
 use crate::{
     Envelope, ToolFilter,
     catalogue::Known,
     frame::{self, INTERNAL_ERROR, INVALID_PARAMS, UNAVAILABLE},
+    modern::{self, Context},
     outlet::{Meter, Outlet, ToClient},
 };
 use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -52,9 +57,27 @@ pub(super) enum Link {
     Up(Upstream),
 }
 
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speech {
+    /// It was initialised. Whether it takes requests of revision 2026-07-28 besides is found
+    /// out when the first client comes with one.
+    Initialized { modern: Option<bool> },
+    /// It knows no `initialize`: every request is one of revision 2026-07-28.
+    Modern,
+}
+
+/// Our own `subscriptions/listen` at a server that knows no `initialize`.
+pub(super) struct Listening {
+    pub id: u64,
+    pub resources: BTreeSet<String>,
+}
+
 pub(super) struct Upstream {
     pub generation: u64,
     pub ready: bool,
+    pub speech: Speech,
+    pub listening: Option<Listening>,
     pub out: mpsc::Sender<Bytes>,
     /// Bounds what waits in `out` by its size, too.
     pub meter: Meter,
@@ -63,10 +86,6 @@ pub(super) struct Upstream {
     /// Asks that future to fetch the tools again.
     pub refetch: Arc<Notify>,
 }
-
-/// A client's say on the severity of log messages, least severe first.
-pub(super) const LEVELS: [&str; 8] =
-    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 pub(super) struct Attached {
     pub label: String,
@@ -82,8 +101,19 @@ pub(super) struct Attached {
     /// Index into [`LEVELS`].
     pub level: Option<usize>,
     pub subscriptions: HashSet<String>,
+    /// What it declared in `initialize`, raw: `capabilities`, `clientInfo`.
+    pub declared: (Option<String>, Option<String>),
+    /// Its `subscriptions/listen`, by raw id.
+    pub listens: BTreeMap<String, Filter>,
     /// Its calls in flight: raw id → ours.
     pub calls: HashMap<String, u64>,
+}
+
+impl Attached {
+    /// Whether a request of its with this id (raw) has no answer yet.
+    pub fn is_busy_with(&self, id: &str) -> bool {
+        self.calls.contains_key(id) || self.listens.contains_key(id)
+    }
 }
 
 pub(super) enum Caller {
@@ -92,6 +122,10 @@ pub(super) enum Caller {
         id: String,
     },
     Own(oneshot::Sender<Envelope>),
+    /// Ours: does the server take requests of revision 2026-07-28?
+    Probe,
+    /// Ours: see [`Listening`].
+    Listen,
     /// Nobody waits for the answer.
     Nobody,
 }
@@ -106,12 +140,45 @@ pub(super) struct Call {
     pub subscribes: Option<String>,
     /// When a tool has had long enough, and which it is.
     pub due: Option<(Instant, String)>,
+    /// What its answer needs before its client takes it.
+    pub answer: Answer,
+}
+
+/// How the two sides of a call differ.
+pub(super) enum Answer {
+    /// Not at all.
+    AsItIs,
+    /// The client is of revision 2026-07-28, the server is not.
+    ForModern(ForModern),
+    /// The other way round.
+    ForInitialized(Box<Round>),
+    /// Both are of revision 2026-07-28, and from this severity on the client wants the log.
+    Logged(Option<usize>),
+}
+
+/// A call of a client of revision 2026-07-28 at an older server.
+pub(super) struct ForModern {
+    pub cacheable: bool,
+    pub is_tool: bool,
+    pub context: Context,
+    /// What the server asked of the client in the middle of it, which this client cannot be asked.
+    pub refused: Option<String>,
 }
 
 impl Call {
     /// A request of our own.
-    fn own(caller: Caller, work: bool) -> Self {
-        Self { caller, token: None, work, subscribes: None, due: None }
+    pub fn own(caller: Caller, work: bool) -> Self {
+        Self { caller, token: None, work, subscribes: None, due: None, answer: Answer::AsItIs }
+    }
+
+    /// From which severity on it wants the log, for a call of revision 2026-07-28; the inner
+    /// `None`: not at all.
+    pub fn log_level(&self) -> Option<Option<usize>> {
+        match &self.answer {
+            Answer::ForModern(modern) => Some(modern.context.log_level),
+            Answer::Logged(level) => Some(*level),
+            Answer::AsItIs | Answer::ForInitialized(_) => None,
+        }
     }
 }
 
@@ -121,6 +188,8 @@ pub(super) struct Asked {
     /// The server's id, raw.
     pub id: String,
     pub concerning: Option<String>,
+    /// The call that waits for this answer among others, and what the server calls the question.
+    pub round: Option<(u64, String)>,
 }
 
 /// A client's request that waits for the server.
@@ -172,12 +241,16 @@ pub(super) struct State {
     pub calls: BTreeMap<u64, Call>,
     pub retired: VecDeque<(u64, ClientKey, String)>,
     pub asked: HashMap<u64, Asked>,
+    /// Calls that wait for their client's answers.
+    pub asking: BTreeMap<u64, Asking>,
     pub held: VecDeque<Held>,
     pub receipts: Receipts,
     /// A `tools/list_changed` that waits until the tools have been fetched again.
     pub change: Option<Bytes>,
     /// The server asked for roots when no client had any.
     pub roots_wanted: bool,
+    /// The severity that the server was told; index into [`LEVELS`].
+    pub told_level: Option<usize>,
     next: u64,
     sequence: u64,
 }
@@ -211,10 +284,12 @@ impl State {
             calls: BTreeMap::new(),
             retired: VecDeque::new(),
             asked: HashMap::new(),
+            asking: BTreeMap::new(),
             held: VecDeque::new(),
             receipts: Receipts { counts: HashMap::new(), order: VecDeque::new() },
             change: None,
             roots_wanted: false,
+            told_level: None,
             next: 1,
             sequence: 0,
         }
@@ -269,7 +344,21 @@ impl State {
     }
 
     pub fn lowest_level(&self) -> Option<usize> {
-        self.clients.values().filter_map(|client| client.level).min()
+        let clients = self.clients.values().filter_map(|client| client.level);
+        clients.chain(self.calls.values().filter_map(|call| call.log_level().flatten())).min()
+    }
+
+    /// How the present server is spoken to.
+    pub fn speech(&self) -> Option<Speech> {
+        match &self.link {
+            Link::Up(upstream) => Some(upstream.speech),
+            Link::Down { .. } => None,
+        }
+    }
+
+    /// Whether the present server knows no `initialize`.
+    pub fn is_modern_only(&self) -> bool {
+        self.speech() == Some(Speech::Modern)
     }
 
     // Our own requests.
@@ -292,7 +381,7 @@ impl State {
             return Err(self.why_not_ready());
         }
         let id = self.fresh_id();
-        if !self.write(frame::request(id, method, params)) {
+        if !self.write_own(id, method, params) {
             return Err(self.why_not_ready());
         }
         let (sender, receiver) = oneshot::channel();
@@ -303,7 +392,7 @@ impl State {
     /// A request whose answer nobody needs.
     pub fn tell(&mut self, method: &str, params: &str) {
         let id = self.fresh_id();
-        if self.write(frame::request(id, method, Some(params))) {
+        if self.write_own(id, method, Some(params)) {
             self.calls.insert(id, Call::own(Caller::Nobody, false));
         }
     }
@@ -313,6 +402,18 @@ impl State {
         if self.calls.remove(&id).is_some() {
             self.write(cancelled(id, reason));
         }
+    }
+
+    /// Writes a request of our own in the way that the server understands.
+    pub fn write_own(&mut self, id: u64, method: &str, params: Option<&str>) -> bool {
+        if !self.is_modern_only() {
+            return self.write(frame::request(id, method, params));
+        }
+        let meta = format!(r#""_meta":{}"#, modern::own_meta());
+        let params = params.unwrap_or("{}");
+        let Some((at, piece)) = frame::insertion(params, &meta) else { return false };
+        let params = format!("{}{piece}{}", &params[..at], &params[at..]);
+        self.write(frame::request(id, method, Some(&params)))
     }
 
     /// Hands a message to the writer; `false` when it is full or gone.
@@ -344,6 +445,8 @@ impl State {
             listed: false,
             level: None,
             subscriptions: HashSet::new(),
+            declared: (None, None),
+            listens: BTreeMap::new(),
             calls: HashMap::new(),
         };
         self.clients.insert(key, client);
@@ -354,6 +457,7 @@ impl State {
     pub fn detach(&mut self, key: ClientKey, why: &str) {
         let Some(client) = self.clients.remove(&key) else { return };
         for id in client.calls.into_values() {
+            self.drop_round(id);
             self.abandon(id, why);
         }
         self.held.retain(|held| held.key != key);
@@ -365,15 +469,12 @@ impl State {
             .map(|(ours, _)| *ours)
             .collect();
         for ours in open {
-            if let Some(asked) = self.asked.remove(&ours) {
+            if let Some(asked) = self.asked.remove(&ours).filter(|asked| asked.round.is_none()) {
                 self.write(frame::error(&asked.id, INTERNAL_ERROR, why, None));
             }
         }
-        for uri in client.subscriptions {
-            if !self.clients.values().any(|other| other.subscriptions.contains(&uri)) {
-                self.tell("resources/unsubscribe", &json!({ "uri": uri }).to_string());
-            }
-        }
+        let listened = client.listens.into_values().flat_map(|filter| filter.resources);
+        self.unneeded(client.subscriptions.into_iter().chain(listened).collect());
     }
 
     pub fn deliver(

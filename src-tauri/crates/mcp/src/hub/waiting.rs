@@ -6,8 +6,9 @@ use super::state::{
 use crate::{
     Envelope,
     frame::{self, CANCELLED, UNAVAILABLE},
+    modern,
 };
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use std::collections::VecDeque;
 use tokio::time::Instant;
@@ -76,6 +77,11 @@ impl State {
         let (over, on): (VecDeque<Held>, VecDeque<Held>) =
             std::mem::take(&mut self.held).into_iter().partition(|held| held.until <= now);
         self.held = on;
+        if !over.is_empty() && self.is_undecided() {
+            // It does not say whether it knows their revision: then it does not.
+            self.held.extend(over);
+            return self.probed(None, now, effects);
+        }
         for held in over {
             if !self.answer_empty_list(held.key, &held.message, effects) {
                 self.refuse_held(&held, effects);
@@ -92,18 +98,35 @@ impl State {
         notice: impl FnOnce(u64) -> BytesMut,
         effects: &mut Effects,
     ) {
+        if self.unlisten(key, request) {
+            return self.deliver_nothing(key, request, effects);
+        }
         let flying = self.clients.get_mut(&key).and_then(|client| client.calls.remove(request));
         let waiting = |held: &Held| held.key == key && held.message.id() == Some(request);
+        let is_modern;
         if let Some(id) = flying {
-            self.calls.remove(&id);
-            self.write(notice(id));
+            let call = self.calls.remove(&id);
+            is_modern = call.is_some_and(|call| call.log_level().is_some());
+            if self.drop_round(id).is_none() {
+                self.write(notice(id));
+            }
         } else if let Some(position) = self.held.iter().position(waiting) {
-            self.held.remove(position);
+            let held = self.held.remove(position);
+            is_modern = held.is_some_and(|held| modern::version(&held.message).is_some());
         } else {
             return;
+        }
+        if is_modern {
+            return self.deliver_nothing(key, request, effects);
         }
         // Clients ignore this; it lets go of a transport that waits for the response.
         let line = frame::error(request, CANCELLED, "the client cancelled the request", None);
         self.deliver(key, line.freeze(), Some(request.to_owned()), true, effects);
+    }
+
+    /// Ends a request without a word: revision 2026-07-28 forbids any message for one that
+    /// was cancelled.
+    fn deliver_nothing(&self, key: ClientKey, request: &str, effects: &mut Effects) {
+        self.deliver(key, Bytes::new(), Some(request.to_owned()), true, effects);
     }
 }

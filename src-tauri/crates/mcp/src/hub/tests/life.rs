@@ -143,9 +143,10 @@ async fn a_call_waits_for_a_starting_server_as_long_as_it_may_and_no_longer() {
         assert_eq!(answer["id"], id);
         assert_eq!(answer["error"]["data"]["reason"], "stopped");
     }
-    // A list is not refused: an agent that got an error would never ask again.
+    // Nor does a list pretend that there are no tools when nobody knows.
     peer.request(json!(4), "tools/list", json!({}));
-    assert_eq!(tools_of(&peer.next().await), [""; 0]);
+    let answer = peer.next().await;
+    assert_eq!((&answer["id"], &answer["error"]["data"]["reason"]), (&json!(4), &json!("stopped")));
     assert!(begun.elapsed() < Duration::from_millis(5001));
     assert!(hub.call_tool("a", json!({}), BOUND).await.is_err());
     assert!(hub.ping(BOUND).await.expect_err("down").contains("stopped"));
@@ -204,8 +205,9 @@ async fn an_older_generation_and_a_dropped_connection_do_no_harm() {
     tokio::time::timeout(BOUND, down).await.expect("in time").expect("alive");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handshake_that_fails_says_why() {
+    let named = r#""result":{"tools":[{"name":"a"},{"title":"b"}]}"#;
     for (initialize, list, expected) in [
         (r#""error":{"code":1,"message":"KEY missing"}"#, "", "KEY missing"),
         (r#""result":[]"#, "", "not an object"),
@@ -214,6 +216,9 @@ async fn a_handshake_that_fails_says_why() {
             r#""error":{"code":-32603,"message":"no"}"#,
             "tools/list with an error: no",
         ),
+        (r#""result":{"capabilities":{"tools":{}}}"#, r#""result":{"tools":7}"#, "not a list"),
+        (r#""result":{"capabilities":{"tools":{}}}"#, r#""result":{}"#, "no `tools`"),
+        (r#""result":{"capabilities":{"tools":{}}}"#, named, "position 2 has no name"),
     ] {
         let hub = Hub::new(options("s"));
         let ((reader, writer), mut server) = Server::pair();

@@ -1,7 +1,9 @@
 //! A hub between scripted clients and a scripted server, over in-memory pipes.
 
 mod life;
+mod listens;
 mod mapping;
+mod modern;
 mod notices;
 mod questions;
 mod walks;

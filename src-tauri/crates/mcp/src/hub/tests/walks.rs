@@ -2,7 +2,7 @@
 //! request ends exactly once and nothing of a client that left stays.
 
 use super::*;
-use crate::hub::state::{Link, Upstream};
+use crate::hub::state::{Caller, Link, Speech, Upstream};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use tokio::sync::Notify;
@@ -13,6 +13,8 @@ enum Step {
     Attach,
     Detach(usize),
     Request(usize, u8),
+    /// The same, of revision 2026-07-28.
+    Modern(usize, u8),
     Cancel(usize, u8),
     Connect,
     Ready,
@@ -28,6 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Attach),
         1 => (0..4usize).prop_map(Step::Detach),
         8 => (0..4usize, 0..3u8).prop_map(|(client, id)| Step::Request(client, id)),
+        4 => (0..4usize, 0..3u8).prop_map(|(client, id)| Step::Modern(client, id)),
         2 => (0..4usize, 0..3u8).prop_map(|(client, id)| Step::Cancel(client, id)),
         2 => Just(Step::Connect),
         3 => Just(Step::Ready),
@@ -96,10 +99,15 @@ impl World {
                 let (key, _) = self.clients.remove(client);
                 state.detach(key, "left");
             }
-            Step::Request(client, id) if client < count => {
-                let line = format!(
-                    r#"{{"jsonrpc":"2.0","id":{id},"method":"x","params":{{"_meta":{{"progressToken":{id}}}}}}}"#
-                );
+            Step::Request(client, id) | Step::Modern(client, id) if client < count => {
+                let mut meta = json!({ "progressToken": id });
+                if matches!(step, Step::Modern(..)) {
+                    meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+                    meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+                }
+                let params = json!({ "_meta": meta });
+                let line = json!({ "jsonrpc": "2.0", "id": id, "method": "x", "params": params });
+                let line = line.to_string();
                 let message = Envelope::parse(Bytes::from(line)).expect("valid");
                 let (key, open) = &mut self.clients[client];
                 let in_use = open.contains_key(&id.to_string());
@@ -118,20 +126,30 @@ impl World {
                 let (stop, refetch) = (CancellationToken::new(), Arc::new(Notify::new()));
                 let generation = self.generation;
                 let meter = crate::Meter::new(1 << 20);
-                let up = Upstream { generation, ready: false, out, meter, stop, refetch };
+                let speech = Speech::Initialized { modern: None };
+                let up = Upstream {
+                    generation,
+                    ready: false,
+                    speech,
+                    listening: None,
+                    out,
+                    meter,
+                    stop,
+                    refetch,
+                };
                 assert!(state.connected(up, &mut effects));
                 self.received = Some(received);
                 self.unanswered.clear();
             }
             Step::Ready => {
                 let initialize = serde_json::value::to_raw_value(&json!({})).expect("JSON");
-                state.ready(self.generation, initialize, None, now, &mut effects);
+                state.ready(self.generation, (initialize, None), None, now, &mut effects);
             }
             Step::Answer(index) if index < self.unanswered.len() => {
                 let id = self.unanswered.remove(index);
                 let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
                 let message = Envelope::parse(Bytes::from(line)).expect("valid");
-                state.take_from_server(self.generation, message, &mut effects);
+                state.take_from_server(self.generation, message, now, &mut effects);
             }
             Step::Disconnect => {
                 state.disconnected(self.generation, "closed its output", &mut effects);
@@ -158,7 +176,9 @@ impl World {
         let open: usize = self.clients.iter().map(|(_, open)| open.len()).sum();
         let known: usize = state.clients.values().map(|client| client.calls.len()).sum();
         assert_eq!(open, known + state.held.len(), "every open request is either running or held");
-        assert_eq!(known, state.calls.len(), "both views of the calls agree");
+        let of_clients =
+            state.calls.values().filter(|call| matches!(call.caller, Caller::Client { .. }));
+        assert_eq!(known, of_clients.count(), "both views of the calls agree");
         assert_eq!(state.clients.len(), self.clients.len());
         if let Link::Down { .. } = state.link {
             assert!(state.calls.is_empty(), "nothing runs without a connection");
@@ -181,7 +201,9 @@ proptest! {
             world.take(Step::Detach(0));
         }
         let state = world.state.expect("between steps");
-        prop_assert!(state.clients.is_empty() && state.calls.is_empty() && state.held.is_empty());
+        let of_clients = |call: &super::super::state::Call| matches!(call.caller, Caller::Client { .. });
+        prop_assert!(state.clients.is_empty() && state.held.is_empty());
+        prop_assert!(!state.calls.values().any(of_clients));
         prop_assert!(state.retired.is_empty() && state.asked.is_empty());
     }
 }
