@@ -27,6 +27,8 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
+pub use listen::last_word;
+
 use crate::{
     Catalogue, Envelope, ToolFilter,
     frame::{self, INVALID_REQUEST, PARSE_ERROR, UNAVAILABLE},

@@ -2,12 +2,14 @@
 //!
 //! One request of MCP's transport is one function here: [`post`] carries messages of
 //! the client, [`get`] opens the stream for what belongs to no request, [`delete`]
-//! ends a session. What happens to a message is decided by [`gantry_mcp::Hub`].
+//! ends a session. Revision 2026-07-28 has neither sessions nor streams of their own:
+//! [`modern`]. Which of the two a request means, it says itself. What happens to a message is decided by [`gantry_mcp::Hub`].
 //!
 //! `Host` and `Origin` are checked by the layer around this router; the token, which is one
 //! per Gantry session, here. The listener must set `TCP_NODELAY`, else each
 //! answer takes 40 ms.
 
+mod modern;
 mod post;
 mod session;
 mod sessions;
@@ -25,7 +27,7 @@ use axum::{
     routing,
 };
 use gantry_core::bridge::{Bridge, Endpoint, Unresolved};
-use gantry_mcp::{frame, revision};
+use gantry_mcp::{frame, headers::PROTOCOL_VERSION, revision};
 use session::Session;
 use std::sync::Arc;
 
@@ -59,7 +61,6 @@ struct Routes<E> {
 
 /// `Mcp-Session-Id`, which must be lower case here.
 const SESSION_ID: &str = "mcp-session-id";
-const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
 /// A refusal that is not a JSON-RPC message of the server: status and a sentence.
 #[derive(Debug)]
@@ -160,18 +161,28 @@ fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
     })
 }
 
+/// Revision 2026-07-28 has nothing but `POST`.
+fn refuse_modern(headers: &HeaderMap) -> Result<(), Refused> {
+    if modern::names_it(headers) && !headers.contains_key(SESSION_ID) {
+        let why = format!("revision {} has no other method than POST", revision::MODERN);
+        return Err(Refused(StatusCode::METHOD_NOT_ALLOWED, why));
+    }
+    Ok(())
+}
+
 async fn get<E: Endpoints>(
     State(routes): State<Routes<E>>,
     admitted: Admitted,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
+    refuse_modern(&headers)?;
     if !accepts(&headers, stream::EVENT_STREAM) {
         let why = "`Accept` must include text/event-stream";
         return Err(Refused(StatusCode::NOT_ACCEPTABLE, why.to_owned()));
     }
     let session = admitted.session(&headers, &routes.sessions)?;
     let messages = session.open_stream();
-    Ok(stream::events(None, messages, None))
+    Ok(stream::events(None, messages, None, None))
 }
 
 async fn delete<E: Endpoints>(
@@ -179,6 +190,7 @@ async fn delete<E: Endpoints>(
     admitted: Admitted,
     headers: HeaderMap,
 ) -> Result<StatusCode, Refused> {
+    refuse_modern(&headers)?;
     let session = admitted.session(&headers, &routes.sessions)?;
     routes.sessions.end(session.id());
     Ok(StatusCode::NO_CONTENT)

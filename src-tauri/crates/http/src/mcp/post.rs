@@ -1,7 +1,7 @@
 //! `POST`: messages of the client.
 
 use super::{
-    Admitted, Endpoints, Refused, Routes, SESSION_ID, accepts,
+    Admitted, Endpoints, Refused, Routes, SESSION_ID, accepts, modern,
     session::{Connection, NotTaken, Session, connection},
     stream,
 };
@@ -14,7 +14,7 @@ use axum::{
 use bytes::Bytes;
 use gantry_mcp::{
     Envelope, Kind, ToClient,
-    frame::{self, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR},
+    frame::{self, INVALID_REQUEST, PARSE_ERROR},
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::value::RawValue;
@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 const BODY_LIMIT: usize = 32 * 1024 * 1024;
 /// How long a response may take before its head leaves as a stream: clients give up on
 /// a connection that stays silent for some minutes, and a call may take an hour.
-const SILENT_START: Duration = Duration::from_secs(5);
+pub(super) const SILENT_START: Duration = Duration::from_secs(5);
 const JSON: &str = "application/json";
 
 pub(super) async fn post<E: Endpoints>(
@@ -62,24 +62,20 @@ async fn take<E: Endpoints>(
         Err(line) => return Ok(json(StatusCode::BAD_REQUEST, line)),
     };
     if let [message] = messages.as_slice()
-        && message.kind() == Kind::Request
+        && modern::is_one(message, headers)
     {
-        let id = message.id().unwrap_or("null").to_owned();
-        if message.method() == "initialize" {
-            let session = routes.sessions.begin(&admitted.server, &admitted.endpoint);
-            let mut response = carry(&session, messages).await?;
-            if let Ok(id) = HeaderValue::from_str(session.id()) {
-                response.headers_mut().insert(SESSION_ID, id);
-            }
-            return Ok(response);
+        return Ok(modern::serve(routes, admitted, headers, message.clone()).await);
+    }
+    if let [message] = messages.as_slice()
+        && message.kind() == Kind::Request
+        && message.method() == "initialize"
+    {
+        let session = routes.sessions.begin(&admitted.server, &admitted.endpoint);
+        let mut response = carry(&session, messages).await?;
+        if let Ok(id) = HeaderValue::from_str(session.id()) {
+            response.headers_mut().insert(SESSION_ID, id);
         }
-        // The place of revision 2026-07-28, which has no sessions. A client that knows both
-        // eras asks this first and takes a plain -32601 as "use `initialize`".
-        if message.method() == "server/discover" && !headers.contains_key(SESSION_ID) {
-            let why = "Method not found: server/discover";
-            let line = frame::error(&id, METHOD_NOT_FOUND, why, None).freeze();
-            return Ok(json(StatusCode::OK, line));
-        }
+        return Ok(response);
     }
     let session = admitted.session(headers, &routes.sessions)?;
     carry(&session, messages).await
@@ -155,9 +151,9 @@ async fn carry(session: &Arc<Session>, messages: Vec<Envelope>) -> Result<Respon
     }
     match tokio::time::timeout(SILENT_START, answers.recv()).await {
         Ok(Some(first)) if first.last && !batch => Ok(json(StatusCode::OK, first.line)),
-        Ok(Some(first)) => Ok(stream::events(Some(first), answers, Some(open))),
+        Ok(Some(first)) => Ok(stream::events(Some(first), answers, Some(open), None)),
         Ok(None) => Err(ended()),
-        Err(_) => Ok(stream::events(None, answers, Some(open))),
+        Err(_) => Ok(stream::events(None, answers, Some(open), None)),
     }
 }
 
@@ -192,6 +188,6 @@ fn ended() -> Refused {
     Refused(StatusCode::NOT_FOUND, why.to_owned())
 }
 
-fn json(status: StatusCode, line: Bytes) -> Response {
+pub(super) fn json(status: StatusCode, line: Bytes) -> Response {
     (status, [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], line).into_response()
 }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// An idle session ends after this long.
 const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,6 +34,9 @@ struct Inner {
 #[derive(Default)]
 struct Table {
     sessions: HashMap<String, Arc<Session>>,
+    /// Requests without a session, while they last.
+    visits: HashMap<u64, Guest>,
+    next: u64,
     swept: Option<Instant>,
 }
 
@@ -53,24 +57,32 @@ impl Sessions {
         self.table().sessions.len()
     }
 
-    /// How many have a request without a response.
+    /// How many have a request without a response. One without a session counts as one.
     pub fn working(&self) -> usize {
-        self.table().sessions.values().filter(|session| session.is_working()).count()
+        let table = self.table();
+        let sessions = table.sessions.values().filter(|session| session.is_working()).count();
+        sessions + table.visits.values().filter(|guest| !guest.only_listens).count()
     }
 
     /// Shutdown, first half: nothing new is accepted (503) and the streams that end with
     /// nothing else end; requests that run keep their connection.
     pub fn drain(&self) {
         self.inner.closed.store(true, Ordering::Release);
-        for session in self.table().sessions.values() {
+        let table = self.table();
+        for session in table.sessions.values() {
             session.end_streams();
         }
+        table.end_visits(|guest| guest.only_listens);
     }
 
     /// Shutdown, second half: every session and every connection ends.
     pub fn close(&self) {
         self.drain();
-        let sessions = std::mem::take(&mut self.table().sessions);
+        let sessions = {
+            let mut table = self.table();
+            table.end_visits(|_| true);
+            std::mem::take(&mut table.sessions)
+        };
         for session in sessions.values() {
             session.end();
         }
@@ -123,6 +135,7 @@ impl Sessions {
     pub fn end_of(&self, owner: &str) {
         let ended: Vec<_> = {
             let mut table = self.table();
+            table.end_visits(|guest| guest.owner.as_deref() == Some(owner));
             let is_its = |session: &Session| session.owner.as_deref() == Some(owner);
             table.sessions.extract_if(|_, session| is_its(session)).collect()
         };
@@ -139,7 +152,59 @@ impl Sessions {
     }
 }
 
+/// A request without a session.
+struct Guest {
+    owner: Option<String>,
+    /// It waits for nothing but news.
+    only_listens: bool,
+    ended: CancellationToken,
+}
+
+/// Held as long as a request without a session lasts.
+pub(super) struct Visit {
+    sessions: Sessions,
+    number: u64,
+    ended: CancellationToken,
+}
+
+impl Visit {
+    /// Resolves when it is to end by our wish.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.sessions.table().visits.remove(&self.number);
+    }
+}
+
+impl Sessions {
+    /// Notes a request without a session; `owner` is the Gantry session of its token.
+    pub(super) fn enter(&self, owner: Option<String>, only_listens: bool) -> Visit {
+        let ended = CancellationToken::new();
+        let guest = Guest { owner, only_listens, ended: ended.clone() };
+        let mut table = self.table();
+        table.next += 1;
+        let number = table.next;
+        table.visits.insert(number, guest);
+        drop(table);
+        if only_listens && self.is_closed() {
+            // It came between the two halves of the end.
+            ended.cancel();
+        }
+        Visit { sessions: self.clone(), number, ended }
+    }
+}
+
 impl Table {
+    fn end_visits(&self, which: impl Fn(&Guest) -> bool) {
+        for guest in self.visits.values().filter(|guest| which(guest)) {
+            guest.ended.cancel();
+        }
+    }
+
     /// Takes out what has been idle too long, and the least recently used of too many idle
     /// ones; never `keep`.
     fn sweep(&mut self, keep: &str) -> Vec<Arc<Session>> {

@@ -1,13 +1,14 @@
 //! Messages as server-sent events.
 
+use super::sessions::Visit;
 use axum::{
     body::Body,
-    http::{HeaderValue, header},
+    http::{HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use bytes::{Bytes, BytesMut};
 use futures::stream;
-use gantry_mcp::ToClient;
+use gantry_mcp::{Client, ToClient};
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 use tokio::{
     sync::mpsc,
@@ -28,6 +29,24 @@ struct Events {
     /// Responses that are still to come; `None` for a stream without an end of its own.
     open: Option<usize>,
     quiet_until: Instant,
+    held: Option<Held>,
+}
+
+/// What lives as long as the stream of a request without a session.
+pub(super) struct Held {
+    pub visit: Visit,
+    /// Said when it is ended from this side.
+    pub farewell: Option<ToClient>,
+    /// When it is dropped, the request is cancelled.
+    pub _client: Client,
+}
+
+/// Resolves when a stream is to end by our wish.
+async fn ended(held: Option<&Held>) {
+    match held {
+        Some(held) => held.visit.ended().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Events {
@@ -54,7 +73,13 @@ impl Events {
                 return None;
             }
             tokio::select! {
+                biased;
                 message = self.messages.recv() => self.take(message?),
+                () = ended(self.held.as_ref()) => {
+                    let farewell = self.held.as_mut().and_then(|held| held.farewell.take());
+                    self.open = Some(0);
+                    self.take(farewell?);
+                }
                 () = sleep_until(self.quiet_until) => {
                     self.pieces.push_back(Bytes::from_static(b": keep-alive\n\n"));
                 }
@@ -79,9 +104,10 @@ pub(super) fn events(
     first: Option<ToClient>,
     messages: mpsc::Receiver<ToClient>,
     open: Option<usize>,
+    held: Option<Held>,
 ) -> Response {
     let quiet_until = Instant::now() + KEEP_ALIVE;
-    let mut events = Events { pieces: VecDeque::new(), messages, open, quiet_until };
+    let mut events = Events { pieces: VecDeque::new(), messages, open, quiet_until, held };
     match first {
         Some(first) => events.take(first),
         // So that the head leaves at once, also through what buffers until the first byte.
@@ -94,6 +120,8 @@ pub(super) fn events(
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM)),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+        // What stands between must not wait for more before it passes on an event.
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     (headers, Body::from_stream(pieces)).into_response()
 }

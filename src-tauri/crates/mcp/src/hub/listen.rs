@@ -284,6 +284,8 @@ impl State {
 }
 
 /// The result that ends a subscription in good order (raw `id`).
+///
+/// For a transport that ends one by itself.
 pub fn last_word(id: &str) -> String {
     format!(r#"{{"resultType":"complete","_meta":{{"{SUBSCRIPTION}":{id}}}}}"#)
 }

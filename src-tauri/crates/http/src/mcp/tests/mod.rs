@@ -1,5 +1,6 @@
 //! The routes over a real socket, in front of a hub with a scripted server.
 
+mod modern;
 mod rules;
 mod sessions;
 mod streams;
@@ -48,7 +49,7 @@ impl Endpoints for Known {
 async fn serve_mcp(stream: tokio::io::DuplexStream, seen: mpsc::UnboundedSender<Value>) {
     let (reader, mut writer) = tokio::io::split(stream);
     let mut lines = LineReader::new(reader, 64 << 20);
-    let mut asking = Value::Null;
+    let (mut asking, mut headed) = (Value::Null, false);
     while let Ok(Some(Line::Full(line))) = lines.next().await {
         let message: Value = serde_json::from_slice(&line).expect("JSON");
         let (id, params) = (message["id"].clone(), &message["params"]);
@@ -59,6 +60,23 @@ async fn serve_mcp(stream: tokio::io::DuplexStream, seen: mpsc::UnboundedSender<
             "initialize" => say.push(reply(
                 json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} } }),
             )),
+            "server/discover" | "x/unknown" | "tools/call" => {
+                let error = json!({ "code": -32601, "message": "Method not found" });
+                say.push(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+            }
+            "x/headed" => {
+                headed = true;
+                say.push(note("notifications/tools/list_changed", json!({})));
+                say.push(reply(json!({})));
+            }
+            "x/begin" => say.push(note(
+                "notifications/progress",
+                json!({ "progressToken": params["_meta"]["progressToken"] }),
+            )),
+            "tools/list" if headed => say.push(reply(json!({ "tools": [{
+                "name": "h",
+                "inputSchema": { "properties": { "r": { "type": "string", "x-mcp-header": "Region" } } },
+            }] }))),
             "tools/list" => say.push(reply(json!({ "tools": [{ "name": "x" }] }))),
             "x/echo" => say.push(reply(params.clone())),
             "x/progress" => {

@@ -100,17 +100,3 @@ async fn any_name_works_percent_encoded_and_a_session_belongs_to_its_server() {
     }
     assert_eq!(site.hub.receipt("s1"), Some(1));
 }
-
-#[tokio::test]
-async fn a_client_of_the_next_era_is_led_to_initialize() {
-    let site = Site::open().await;
-    let discover =
-        json!({ "jsonrpc": "2.0", "id": "d", "method": "server/discover", "params": {} });
-    let request = site.request("POST", "main").header("mcp-protocol-version", "2026-07-28");
-    let answer = site.answer(request.body(body(&discover)).expect("a request")).await;
-    assert_eq!(answer.status, 200);
-    assert_eq!(
-        (&answer.json()["id"], &answer.json()["error"]["code"]),
-        (&json!("d"), &json!(-32601))
-    );
-}
