@@ -32,6 +32,7 @@ mod readiness;
 mod real_agents;
 mod registries;
 mod remote;
+mod revisions;
 mod robustness;
 mod schemathesis;
 mod sessions;

@@ -171,3 +171,25 @@ async fn a_host_that_is_lost_fails_its_calls_and_is_found_again() {
     host.quit().await;
     stage.finish().await;
 }
+
+/// What was never known is not an empty list: a client that reads "no tools" would believe it.
+#[tokio::test]
+async fn an_address_where_nobody_is_gives_an_error_and_hangs_nobody() {
+    let stage = Stage::shared().await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", free.local_addr().unwrap());
+    drop(free);
+    let proxy = Proxy::start(&stage, &["--url", &url]).await;
+    let refused = wait_until("the list is refused", BOUND, async || {
+        let answer = proxy.client.request("tools/list", json!({})).await.unwrap();
+        // As long as it is still being tried for the first time, nothing is known.
+        (answer["error"].is_object()).then_some(answer)
+    })
+    .await;
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("not running") && message.contains("cannot be reached"), "{refused}");
+    let call = proxy.client.request("tools/call", json!({ "name": "x" })).await.unwrap();
+    assert!(call["error"]["message"].as_str().unwrap().contains("cannot be reached"), "{call}");
+    proxy.finish().await;
+    stage.finish().await;
+}

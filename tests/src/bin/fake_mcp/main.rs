@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a fake: its tasks end with the process")]
 
+mod era;
 mod options;
 mod pranks;
 mod tools;
@@ -18,6 +19,16 @@ pub struct Server {
     counter: std::sync::atomic::AtomicU64,
     calls: std::sync::atomic::AtomicU64,
     cancelled: tokio::sync::broadcast::Sender<Value>,
+    /// What the client answered.
+    answers: tokio::sync::broadcast::Sender<Value>,
+    /// The ids of subscriptions of revision 2026-07-28.
+    listens: std::sync::Mutex<Vec<Value>>,
+}
+
+impl Server {
+    fn listens(&self) -> std::sync::MutexGuard<'_, Vec<Value>> {
+        self.listens.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -111,6 +122,8 @@ async fn serve(options: Options) {
         counter: 0.into(),
         calls: 0.into(),
         cancelled: tokio::sync::broadcast::channel(64).0,
+        answers: tokio::sync::broadcast::channel(64).0,
+        listens: std::sync::Mutex::default(),
     });
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -123,7 +136,13 @@ async fn serve(options: Options) {
             );
         }
         if message["method"] == "notifications/cancelled" {
-            let _ = server.cancelled.send(message["params"]["requestId"].clone());
+            let id = message["params"]["requestId"].clone();
+            server.listens().retain(|open| *open != id);
+            let _ = server.cancelled.send(id);
+        }
+        if message.get("id").is_some() && message.get("method").is_none() {
+            let _ = server.answers.send(message);
+            continue;
         }
         if message.get("id").is_some() && message.get("method").is_some() {
             let server = Arc::clone(&server);
@@ -145,17 +164,31 @@ async fn serve(options: Options) {
 
 async fn answer(server: &Server, message: &Value) -> Option<Value> {
     let params = &message["params"];
-    let result = match message["method"].as_str().unwrap_or_default() {
+    let method = message["method"].as_str().unwrap_or_default();
+    if method == "subscriptions/listen" && server.options.era != era::Era::Initialize {
+        era::listen(server, message);
+        return None;
+    }
+    let by_era = era::answer(server, message);
+    let mut result = match method {
+        _ if by_era.is_some() => by_era.unwrap_or_else(|| Ok(json!({}))),
         "initialize" => Ok(json!({
             "protocolVersion": params["protocolVersion"],
             "capabilities": { "tools": { "listChanged": true } },
             "serverInfo": { "name": "fake_mcp", "version": "1.0.0" },
         })),
         "ping" => Ok(json!({})),
+        "tools/list" if server.options.broken_list => Ok(json!({ "tools": "none" })),
         "tools/list" => Ok(tools::page(&server.options, params["cursor"].as_str())),
         "tools/call" => tools::call(server, message).await?,
         other => Err(json!({ "code": -32601, "message": format!("no method {other}") })),
     };
+    if era::is_modern(message)
+        && server.options.era != era::Era::Initialize
+        && let Ok(result) = &mut result
+    {
+        era::complete(method, result);
+    }
     Some(match result {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }),
         Err(error) => json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }),

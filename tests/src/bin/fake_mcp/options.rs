@@ -1,5 +1,6 @@
 //! The arguments of `fake_mcp`.
 
+use crate::era::Era;
 use std::{path::PathBuf, time::Duration};
 
 /// How the server behaves.
@@ -39,6 +40,12 @@ pub struct Options {
     pub ignore_eof: bool,
     /// `--ignore-term`: lives on after TERM, INT and HUP.
     pub ignore_term: bool,
+    /// `--era initialize|both|modern`: see [`crate::era`].
+    pub era: Era,
+    /// `--asks`: two more tools, `ask` and `change`.
+    pub asks: bool,
+    /// `--broken-list`: `tools/list` is answered with something that is no list.
+    pub broken_list: bool,
     /// `--term-delay MS`: needs so long to end after TERM.
     pub term_delay: Option<Duration>,
 }
@@ -73,6 +80,9 @@ impl Options {
                 "--silent" => options.silent = true,
                 "--ignore-eof" => options.ignore_eof = true,
                 "--ignore-term" => options.ignore_term = true,
+                "--era" => options.era = next(args, name),
+                "--asks" => options.asks = true,
+                "--broken-list" => options.broken_list = true,
                 "--term-delay" => {
                     options.term_delay = Some(Duration::from_millis(next(args, name)))
                 }

@@ -1,6 +1,6 @@
 //! The tools of `fake_mcp`.
 
-use crate::{Server, options::Options, pranks, say};
+use crate::{Server, era, options::Options, pranks, say};
 use serde_json::{Value, json};
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -19,6 +19,11 @@ const STANDARD: &[Tool] = &[
     ("crash", "Ends the server with an exit code", &[("code", "integer")]),
 ];
 
+const ASKING: [(&str, &str); 2] = [
+    ("ask", "Greets the user by the name that it asks for"),
+    ("change", "Says that the list of tools changed"),
+];
+
 /// A page of `tools/list`; a cursor is the number of the page.
 pub fn page(options: &Options, cursor: Option<&str>) -> Value {
     let all: Vec<Value> = STANDARD
@@ -33,6 +38,9 @@ pub fn page(options: &Options, cursor: Option<&str>) -> Value {
             let known = json!({ "readOnlyHint": *name != "crash", "x-fake": true });
             json!({ "name": name, "description": description, "inputSchema": schema, "annotations": known })
         })
+        .chain(ASKING.iter().filter(|_| options.asks).map(|(name, description)| {
+            json!({ "name": name, "description": description, "inputSchema": { "type": "object" } })
+        }))
         .chain((0..options.tools).map(|n| {
             json!({ "name": format!("tool_{n}"), "description": format!("Tool {n}"),
                     "inputSchema": { "type": "object" } })
@@ -72,6 +80,11 @@ pub async fn call(server: &Server, message: &Value) -> Option<Result<Value, Valu
         // Not listed: for measurements, and what no server should do.
         "big" => "x".repeat(arguments["bytes"].as_u64().unwrap_or(0) as usize),
         prank if pranks::NAMES.contains(&prank) => pranks::play(prank, &message["id"]).await,
+        "ask" => return Some(Ok(era::ask(server, message).await)),
+        "change" => {
+            era::tools_changed(server);
+            "changed".to_owned()
+        }
         "cwd" => std::env::current_dir().unwrap_or_default().display().to_string(),
         "fail" => {
             let data = json!({ "why": "on purpose" });

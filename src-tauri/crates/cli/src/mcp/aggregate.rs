@@ -133,7 +133,8 @@ impl Aggregate {
                 }
                 inner.reply(id, frame::result(id, "{}"));
             }
-            // The place of revision 2026-07-28.
+            // Several servers as one are spoken to after `initialize` only: this makes a client
+            // that knows both eras use it.
             "server/discover" => {
                 inner.refuse(id, METHOD_NOT_FOUND, "Method not found: server/discover")
             }

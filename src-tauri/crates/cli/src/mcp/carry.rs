@@ -9,6 +9,7 @@
 use super::{
     complain,
     config::{Kind, Server},
+    memory::Memory,
     remote::Remote,
     signal,
 };
@@ -34,7 +35,7 @@ pub async fn run(server: Server) -> u8 {
         Kind::Program { .. } => return failed("a program is not carried; give it a `url`"),
     };
     let remote = match Remote::new(url, headers, transport) {
-        Ok(remote) => remote,
+        Ok(remote) => remote.remembering(Memory::given()),
         Err(why) => return failed(&why),
     };
     let ended = CancellationToken::new();

@@ -119,7 +119,8 @@ impl Requests {
         if let Some(pass) = self.passes().get(id) {
             pass.answered();
         }
-        let sent = output.send(line);
+        // One that was cancelled may end without a word.
+        let sent = if line.is_empty() { Ok(()) } else { output.send(line) };
         self.end(id);
         sent
     }

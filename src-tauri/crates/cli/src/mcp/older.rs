@@ -21,10 +21,12 @@ const NAMED: Duration = Duration::from_secs(5);
 const CLOSED: &str = "its connection was closed";
 
 /// Carries one session. `first` is the request that another transport was refused, with the
-/// reason, which stays the reason when this one is not there either.
+/// reason, which stays the reason when this one is not there either. `speaks_it` is
+/// called when the host speaks it.
 pub(super) async fn carry(
     remote: &Remote,
     first: Option<(Bytes, Lost)>,
+    speaks_it: &(dyn Fn() + Sync),
     reader: impl AsyncRead + Unpin,
     writer: impl AsyncWrite + Unpin,
 ) -> Lost {
@@ -37,6 +39,7 @@ pub(super) async fn carry(
         (Err(_), Some((_, refused))) => return refused,
         (Err(why), None) => return why,
     };
+    speaks_it();
     let ((out, received), (requests, asked)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let up = Up { remote, endpoint: channel.endpoint.clone(), out: out.clone() };
     tokio::select! {

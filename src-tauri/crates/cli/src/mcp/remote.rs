@@ -5,14 +5,14 @@
 //! unknown to it) ends all calls in flight with that reason; whoever runs it
 //! begins anew. Nothing is sent twice.
 
-use super::{older, sse::Events};
+use super::{memory::Memory, modern::Annotations, older, sse::Events};
 use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
     future::{AbortHandle, AbortRegistration, Abortable, Aborted},
     stream::FuturesUnordered,
 };
-use gantry_mcp::{Envelope, Kind, Line, LineReader, frame};
+use gantry_mcp::{Envelope, Kind, Line, LineReader, frame, modern};
 use gantry_supervisor::Deadline;
 use reqwest::{
     Client, Method, RequestBuilder, Response, StatusCode, Url,
@@ -22,7 +22,10 @@ use serde_json::{json, value::RawValue};
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
@@ -43,6 +46,8 @@ const AHEAD: Duration = Duration::from_millis(50);
 const BREAKS: u32 = 4;
 /// Before a stream is opened again, doubled with each break, unless the server says how long.
 const PAUSE: Duration = Duration::from_millis(250);
+/// A subscription that lasted this long did not break at once.
+const STEADY: Duration = Duration::from_secs(10);
 /// Messages between this and its reader.
 pub(super) const QUEUE: usize = 64;
 /// Of an error body that is not JSON.
@@ -67,6 +72,7 @@ pub struct Remote {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     transport: Transport,
+    memory: Option<Memory>,
 }
 
 /// The end of a session at the host, to be sent when it ends by our own wish.
@@ -96,7 +102,13 @@ impl Remote {
             http = http.no_proxy();
         }
         let http = http.build().map_err(|error| format!("no HTTP client: {}", chain(&error)))?;
-        Ok(Self { http, url, headers, transport })
+        Ok(Self { http, url, headers, transport, memory: None })
+    }
+
+    /// Remembers which transport was found out, and begins with what was remembered.
+    pub fn remembering(self, memory: Option<Memory>) -> Self {
+        let memory = memory.filter(|_| self.transport == Transport::Detect);
+        Self { memory, ..self }
     }
 
     /// Carries one session: sends the lines of `reader`, writes what comes to `writer`. Returns
@@ -109,7 +121,8 @@ impl Remote {
     ) -> Result<Lost, ()> {
         let mut stop = pin!(stop);
         let mut first = None;
-        if self.transport != Transport::Older {
+        let remembered = self.memory.as_ref().and_then(Memory::read);
+        if self.transport != Transport::Older && remembered != Some(Transport::Older) {
             let session = Session::new(self);
             // Pinned, so that its streams stay open until the host has been told.
             let mut carry = pin!(session.carry(&mut reader, &mut writer));
@@ -124,8 +137,23 @@ impl Remote {
                 }
             }
         }
+        let opened = AtomicBool::new(false);
+        let open = || {
+            opened.store(true, Ordering::Release);
+            if let Some(memory) = &self.memory {
+                memory.write(Transport::Older);
+            }
+        };
         tokio::select! {
-            lost = older::carry(self, first, &mut reader, &mut writer) => Ok(lost),
+            lost = older::carry(self, first, &open, &mut reader, &mut writer) => {
+                if let Some(memory) = &self.memory
+                    && !opened.load(Ordering::Acquire)
+                {
+                    // It speaks something else by now, or nothing: found out at the next start.
+                    memory.forget();
+                }
+                Ok(lost)
+            }
             // There is no session to end at the host but the stream, which ends here.
             _ = stop => Err(()),
         }
@@ -158,6 +186,14 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// A request that waits for its response.
+struct Open {
+    abort: AbortHandle,
+    since: Instant,
+    /// Of revision 2026-07-28, where a closed connection is the cancellation.
+    modern: bool,
+}
+
 struct Session<'a> {
     remote: &'a Remote,
     /// `Mcp-Session-Id` and `MCP-Protocol-Version`, once known.
@@ -167,9 +203,10 @@ struct Session<'a> {
     received: Mutex<Option<mpsc::Receiver<Bytes>>>,
     /// Requests that wait for their response, to be given up when they are cancelled, and
     /// since when.
-    open: Mutex<HashMap<String, (AbortHandle, Instant)>>,
+    open: Mutex<HashMap<String, Open>>,
     /// The first request, when the host may want it by the older transport.
     unwanted: Mutex<Option<Bytes>>,
+    annotations: Annotations,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -187,6 +224,7 @@ impl<'a> Session<'a> {
             received: Mutex::new(Some(received)),
             open: Mutex::default(),
             unwanted: Mutex::default(),
+            annotations: Annotations::default(),
         }
     }
 
@@ -202,9 +240,13 @@ impl<'a> Session<'a> {
     }
 
     fn request(&self, method: Method) -> RequestBuilder {
-        let Remote { http, url, headers, .. } = self.remote;
         let agreed = lock(&self.agreed).clone();
-        http.request(method, url.clone()).headers(headers.clone()).headers(agreed)
+        self.request_with(method, agreed)
+    }
+
+    fn request_with(&self, method: Method, own: HeaderMap) -> RequestBuilder {
+        let Remote { http, url, headers, .. } = self.remote;
+        http.request(method, url.clone()).headers(headers.clone()).headers(own)
     }
 
     fn farewell(&self) -> Farewell {
@@ -232,7 +274,9 @@ impl<'a> Session<'a> {
             if message.kind() == Kind::Request {
                 let (handle, registration) = AbortHandle::new_pair();
                 let id = message.id().unwrap_or("null").to_owned();
-                lock(&self.open).insert(id, (handle, Instant::now()));
+                let modern = modern::version(&message).is_some();
+                let open = Open { abort: handle, since: Instant::now(), modern };
+                lock(&self.open).insert(id, open);
                 if requests.send((message, registration)).await.is_err() {
                     return "its connection was closed".to_owned();
                 }
@@ -240,12 +284,19 @@ impl<'a> Session<'a> {
             }
             let cancelled = (message.method() == "notifications/cancelled")
                 .then(|| message.param(&["requestId"]).unwrap_or_default());
-            let since = cancelled.and_then(|id| lock(&self.open).get(id).map(|open| open.1));
-            if let Some(since) = since {
+            let open = cancelled
+                .and_then(|id| lock(&self.open).get(id).map(|open| (open.since, open.modern)));
+            if let (Some((_, true)), Some(id)) = (open, cancelled) {
+                if let Some(open) = lock(&self.open).remove(id) {
+                    open.abort.abort();
+                }
+                continue;
+            }
+            if let Some((since, _)) = open {
                 // It travels on another connection and must not arrive before its request.
                 sleep_until(since + AHEAD).await;
             }
-            match tokio::time::timeout(ACCEPT, self.post(message.line.clone())).await {
+            match tokio::time::timeout(ACCEPT, self.post(&message)).await {
                 Ok(Ok(response)) => {
                     if let Some(lost) = self.lost(&response) {
                         return lost;
@@ -254,8 +305,8 @@ impl<'a> Session<'a> {
                 Ok(Err(error)) => return format!("cannot be reached: {}", chain(&error)),
                 Err(_) => return "does not accept messages".to_owned(),
             }
-            if let Some((open, _)) = cancelled.and_then(|id| lock(&self.open).remove(id)) {
-                open.abort();
+            if let Some(open) = cancelled.and_then(|id| lock(&self.open).remove(id)) {
+                open.abort.abort();
             }
             if message.method() == "notifications/initialized" {
                 self.established.notify_one();
@@ -286,11 +337,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    async fn post(&self, line: Bytes) -> reqwest::Result<Response> {
-        self.request(Method::POST)
+    async fn post(&self, message: &Envelope) -> reqwest::Result<Response> {
+        let request = match modern::version(message) {
+            Some(version) => {
+                let own = self.annotations.headers_of(message, &version);
+                self.request_with(Method::POST, own)
+            }
+            None => self.request(Method::POST),
+        };
+        request
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
-            .body(line)
+            .body(message.line.clone())
             .send()
             .await
             .map_err(reqwest::Error::without_url)
@@ -306,7 +364,11 @@ impl<'a> Session<'a> {
     /// One request and everything that comes on its connection.
     async fn ask(&self, request: &Envelope) -> Result<(), Lost> {
         let id = request.id().unwrap_or("null");
-        let response = match self.post(request.line.clone()).await {
+        let is_modern = modern::version(request).is_some();
+        if is_modern && request.method() == "subscriptions/listen" {
+            return self.keep_listening(request).await;
+        }
+        let response = match self.post(request).await {
             Ok(response) => response,
             Err(error) if error.is_connect() => {
                 return Err(format!("cannot be reached: {}", chain(&error)));
@@ -316,7 +378,8 @@ impl<'a> Session<'a> {
                 return self.fail(id, &why).await;
             }
         };
-        if let Some(lost) = self.lost(&response) {
+        // A request without a session says nothing of the session.
+        if let Some(lost) = self.lost(&response).filter(|_| !is_modern) {
             return Err(lost);
         }
         let first = request.method() == "initialize";
@@ -327,8 +390,11 @@ impl<'a> Session<'a> {
         if !status.is_success() {
             return self.refused(request, response).await;
         }
+        if let Some(memory) = &self.remote.memory {
+            memory.write(Transport::Streamable);
+        }
         if is_events(&response) {
-            return self.answer_on_stream(id, response, first).await;
+            return self.answer_on_stream(request, response).await;
         }
         match body(response).await {
             Ok(body) if body.iter().all(u8::is_ascii_whitespace) => {
@@ -339,7 +405,7 @@ impl<'a> Session<'a> {
                 .await
             }
             Ok(body) => {
-                self.agree(first, &body);
+                self.agree(request, &body);
                 self.pass_all(body).await
             }
             Err(why) => self.fail(id, &why).await,
@@ -347,8 +413,11 @@ impl<'a> Session<'a> {
     }
 
     /// The revision that the server granted goes with every request from now on.
-    fn agree(&self, first: bool, line: &Bytes) {
-        if !first {
+    fn agree(&self, request: &Envelope, line: &Bytes) {
+        if request.method() == "tools/list" {
+            self.annotations.learn(line);
+        }
+        if request.method() != "initialize" {
             return;
         }
         let version = Envelope::parse(line.clone()).ok().and_then(|answer| {
@@ -361,10 +430,10 @@ impl<'a> Session<'a> {
 
     async fn answer_on_stream(
         &self,
-        id: &str,
+        request: &Envelope,
         mut response: Response,
-        first: bool,
     ) -> Result<(), Lost> {
+        let id = request.id().unwrap_or("null");
         let mut events = Events::default();
         for breaks in 0..BREAKS {
             loop {
@@ -379,7 +448,7 @@ impl<'a> Session<'a> {
                             && answer.id() == Some(id)
                     });
                     if is_last {
-                        self.agree(first, &line);
+                        self.agree(request, &line);
                     }
                     self.pass(line).await?;
                     if is_last {
@@ -396,7 +465,8 @@ impl<'a> Session<'a> {
                 }
             }
             // A server may end a stream early and expect to be asked for the rest.
-            let Some(last) = events.last_id.clone() else { break };
+            let last = events.last_id.clone().filter(|_| modern::version(request).is_none());
+            let Some(last) = last else { break };
             tokio::time::sleep(events.retry.unwrap_or(PAUSE * 2_u32.pow(breaks))).await;
             let again = self
                 .request(Method::GET)
@@ -413,6 +483,53 @@ impl<'a> Session<'a> {
             }
         }
         self.fail(id, "the connection broke before the answer").await
+    }
+
+    /// A subscription of revision 2026-07-28: a request that stays open, and is made again when
+    /// its connection breaks.
+    async fn keep_listening(&self, request: &Envelope) -> Result<(), Lost> {
+        let (mut breaks, mut failures) = (0_u32, 0);
+        loop {
+            let begun = Instant::now();
+            match self.post(request).await {
+                Ok(response) if !response.status().is_success() => {
+                    return self.refused(request, response).await;
+                }
+                Ok(mut response) => {
+                    failures = 0;
+                    if !is_events(&response) {
+                        let body = body(response).await.unwrap_or_default();
+                        return self.pass_all(body).await;
+                    }
+                    let mut events = Events::default();
+                    while let Ok(Some(piece)) = response.chunk().await {
+                        if events.feed(&piece).is_err() {
+                            return Err("sent a message over the limit".to_owned());
+                        }
+                        while let Some(event) = events.next() {
+                            let message = Envelope::parse(event.data.clone()).ok();
+                            let is_last = message.is_some_and(|message| {
+                                message.id().is_some() && message.id() == request.id()
+                            });
+                            if !event.data.is_empty() {
+                                self.pass(event.data).await?;
+                            }
+                            if is_last {
+                                return Ok(());
+                            }
+                        }
+                    }
+                }
+                Err(error) => {
+                    failures += 1;
+                    if failures >= BREAKS {
+                        return Err(format!("cannot be reached: {}", chain(&error)));
+                    }
+                }
+            }
+            breaks = if begun.elapsed() > STEADY { 0 } else { breaks + 1 };
+            tokio::time::sleep(PAUSE * 2_u32.pow(breaks.min(7))).await;
+        }
     }
 
     /// An HTTP status that is no success: the server's own error where there is one.

@@ -4,6 +4,7 @@ use super::{
     Bridge, process, references,
     registry::{Registry, Session, SlotId},
     spec::{Identity, is_passed_through, is_remote, url_of},
+    transports,
 };
 use crate::wire::{ServerConfig, Via};
 use serde_json::{Value, json};
@@ -88,7 +89,8 @@ impl Entries<'_> {
             Handed::Bridge(_) => self.bridged(name),
             Handed::Fallback(id) => self.fallback(name, *id)?,
             Handed::Remote(id, _) if self.agent_speaks_http => {
-                (Via::Remote, passed_through(name, &self.registry.slots.get(id)?.config)?)
+                let config = &self.registry.slots.get(id)?.config;
+                (Via::Remote, passed_through(name, config, self.data_dir)?)
             }
             Handed::Remote(id, _) => {
                 let failed = self.registry.slots.get(id)?.condition().has_failed();
@@ -145,9 +147,12 @@ impl Entries<'_> {
 }
 
 /// The entry for a remote server that the agent reaches itself.
-fn passed_through(name: &str, config: &ServerConfig) -> Option<Value> {
+fn passed_through(name: &str, config: &ServerConfig, data_dir: &Path) -> Option<Value> {
     let full = references::resolved(config, &references::from_environment).ok()?;
-    let kind = if full.transport.as_deref() == Some("sse") { "sse" } else { "http" };
+    // Where the configuration says nothing, what was found out of it does.
+    let found = || transports::remembered(data_dir, full.url.as_deref()?);
+    let is_older = full.transport.as_deref().or_else(found) == Some(transports::SSE);
+    let kind = if is_older { "sse" } else { "http" };
     let mut headers: Vec<Value> =
         full.headers.iter().map(|(key, value)| json!({ "name": key, "value": value })).collect();
     let authorized = full.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization"));

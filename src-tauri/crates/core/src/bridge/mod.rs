@@ -35,10 +35,12 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod transports;
 mod views;
 
 pub use handover::{CONFIG_VARIABLE, TOKEN_VARIABLE};
 pub use spec::{MASK, ServerSpec, unmask};
+pub use transports::{SSE, STREAMABLE, TRANSPORT_VARIABLE};
 
 use crate::{Error, Result, events::Events, wire::ServerView};
 use gantry_mcp::Hub;

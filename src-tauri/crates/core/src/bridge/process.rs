@@ -5,6 +5,7 @@ use super::{
     handover::CONFIG_VARIABLE,
     references::{self, Lookup},
     spec::is_remote,
+    transports::{self, TRANSPORT_VARIABLE},
 };
 use crate::wire::ServerConfig;
 use futures::{FutureExt, future::BoxFuture};
@@ -165,13 +166,19 @@ pub(super) fn launch_of(
 /// that a remote server lives and dies for the bridge like any other. URL, headers and token go by
 /// environment, as each may be a secret; the filter stays here.
 fn carrier_of(name: &str, full: ServerConfig, gantry: &Path, data_dir: &Path) -> Launch {
+    let mut env = Vec::new();
+    if let (None, Some(url)) = (&full.transport, &full.url) {
+        let file = transports::file_of(data_dir, url);
+        env.push((TRANSPORT_VARIABLE.into(), file.into_os_string()));
+    }
     let bare = ServerConfig { allow_tools: Vec::new(), deny_tools: Vec::new(), ..full };
+    env.push((CONFIG_VARIABLE.into(), through_gantry(name, &bare).into()));
     Launch {
         name: name.to_owned(),
         role: Role::Server,
         program: gantry.as_os_str().to_owned(),
         args: ["mcp", "--carry"].map(Into::into).into(),
-        env: vec![(CONFIG_VARIABLE.into(), through_gantry(name, &bare).into())],
+        env,
         cwd: Some(default_directory(data_dir)),
         grace: GRACE,
     }
@@ -283,7 +290,10 @@ mod tests {
         .unwrap();
         assert_eq!(launch.program, "/opt/gantry");
         assert_eq!(launch.args, ["mcp", "--carry"]);
-        let (name, value) = &launch.env[0];
+        let (name, file) = &launch.env[0];
+        assert_eq!(name, TRANSPORT_VARIABLE);
+        assert!(!file.to_str().unwrap().contains("k3y"));
+        let (name, value) = &launch.env[1];
         assert_eq!(name, CONFIG_VARIABLE);
         let config: serde_json::Value = serde_json::from_str(value.to_str().unwrap()).unwrap();
         let inner = &config["mcpServers"]["x"];

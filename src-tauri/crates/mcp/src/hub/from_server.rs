@@ -165,6 +165,8 @@ impl State {
             "notifications/message" => self.log_message(message, effects),
             "notifications/cancelled" => self.withdrawn(message, effects),
             "notifications/resources/updated" => self.updated(message, effects),
+            // Of our own subscription; what came before it is known from the start.
+            "notifications/subscriptions/acknowledged" => {}
             "notifications/tools/list_changed" => {
                 self.change = Some(message.line.clone());
                 if let Link::Up(upstream) = &self.link {

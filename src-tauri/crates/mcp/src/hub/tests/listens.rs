@@ -137,6 +137,9 @@ async fn a_server_of_this_revision_has_one_subscription_of_ours_for_all() {
     assert_eq!(listen["params"]["notifications"]["resourceSubscriptions"], json!(["x:a"]));
     server.expect("notifications/cancelled").await;
     let tag = json!({ ID: listen["id"] });
+    let ack = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                      "params": { "_meta": tag, "notifications": {} } });
+    server.say(&ack.to_string()).await;
     let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": { "_meta": tag } });
     server.say(&changed.to_string()).await;
     let list = server.expect("tools/list").await;
