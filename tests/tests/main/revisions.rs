@@ -51,7 +51,7 @@ async fn client(
     url: &str,
     lifecycle: ClientLifecycleMode,
 ) -> RunningService<RoleClient, User> {
-    let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(&instance.api.token);
+    let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(&instance.token);
     let transport = StreamableHttpClientTransport::with_client(api::http_client(), config);
     let serve = User.serve_with_lifecycle(transport, lifecycle);
     tokio::time::timeout(BOUND, serve).await.expect("in time").expect("a connection")
@@ -61,7 +61,10 @@ fn lifecycles() -> [(&'static str, ClientLifecycleMode); 3] {
     let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
     [
         ("initialize", ClientLifecycleMode::Initialize),
-        ("discover", ClientLifecycleMode::Discover { preferred_versions: preferred_versions.clone() }),
+        (
+            "discover",
+            ClientLifecycleMode::Discover { preferred_versions: preferred_versions.clone() },
+        ),
         ("auto", ClientLifecycleMode::Auto { preferred_versions, legacy_version: None }),
     ]
 }
@@ -101,7 +104,10 @@ async fn every_client_works_in_front_of_every_server() {
             let ask = client.call_tool(CallToolRequestParams::new("ask")).await.expect(&case);
             if era == "initialize" && lifecycle != "initialize" {
                 assert_eq!(ask.is_error, Some(true), "{case}: {ask:?}");
-                assert!(text(&ask).contains("elicitation") && text(&ask).contains(VERSION), "{ask:?}");
+                assert!(
+                    text(&ask).contains("elicitation") && text(&ask).contains(VERSION),
+                    "{ask:?}"
+                );
             } else {
                 assert_eq!(text(&ask), "Hello Ada", "{case}");
             }
@@ -122,7 +128,7 @@ struct Bare {
 
 impl Bare {
     fn new(instance: &Instance, url: &str) -> Self {
-        let (url, token) = (url.to_owned(), instance.api.token.clone());
+        let (url, token) = (url.to_owned(), instance.token.clone());
         Self { http: api::http_client(), url, token }
     }
 
@@ -166,7 +172,9 @@ async fn the_transport_of_2026_07_28_is_what_its_specification_says() {
         let bare = Bare::new(&instance, &url);
         let (status, discover) = bare.ask(json!("d"), "server/discover", json!({})).await;
         assert_eq!((status, &discover["id"]), (StatusCode::OK, &json!("d")), "{discover}");
-        assert!(discover["result"]["supportedVersions"].as_array().unwrap().contains(&json!(VERSION)));
+        assert!(
+            discover["result"]["supportedVersions"].as_array().unwrap().contains(&json!(VERSION))
+        );
         let (_, list) = bare.ask(json!(1), "tools/list", json!({})).await;
         let list = &list["result"];
         assert!(list["ttlMs"].is_u64() && list["cacheScope"].is_string(), "{era}: {list}");
@@ -177,7 +185,11 @@ async fn the_transport_of_2026_07_28_is_what_its_specification_says() {
             ("x/unknown", 404, -32601),
         ] {
             let (got, error) = bare.ask(json!(2), method, json!({})).await;
-            assert_eq!((got.as_u16(), &error["error"]["code"]), (status, &json!(code)), "{era} {method}");
+            assert_eq!(
+                (got.as_u16(), &error["error"]["code"]),
+                (status, &json!(code)),
+                "{era} {method}"
+            );
         }
         let request = bare.request(&json!(3), "tools/call", json!({ "name": "echo" }));
         let wrong = request.header("mcp-method", "tools/list").send().await.unwrap();
@@ -185,7 +197,8 @@ async fn the_transport_of_2026_07_28_is_what_its_specification_says() {
         assert_eq!(wrong.json::<Value>().await.unwrap()["error"]["code"], -32020);
 
         // News come on the stream of who wants them, with its id.
-        let wish = json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true } });
+        let wish =
+            json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true } });
         let mut news = Progress::new(bare.send(json!("l"), "subscriptions/listen", wish).await);
         let ack = news.next().await.expect("an acknowledgement").data;
         assert_eq!(ack["method"], "notifications/subscriptions/acknowledged", "{era}");

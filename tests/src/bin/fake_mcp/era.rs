@@ -128,6 +128,8 @@ pub async fn ask(server: &Server, message: &Value) -> Value {
     let text = |text: String| json!([{ "type": "text", "text": text }]);
     match answer["result"]["content"]["name"].as_str() {
         Some(name) => json!({ "content": text(format!("Hello {name}")) }),
-        None => json!({ "content": text(format!("no name: {}", answer["error"]["message"])), "isError": true }),
+        None => {
+            json!({ "content": text(format!("no name: {}", answer["error"]["message"])), "isError": true })
+        }
     }
 }

@@ -5,7 +5,9 @@
 //! unknown to it) ends all calls in flight with that reason; whoever runs it
 //! begins anew. Nothing is sent twice.
 
-use super::{memory::Memory, modern::Annotations, older, sse::Events};
+mod streams;
+
+use super::{memory::Memory, modern::Annotations, older};
 use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
@@ -428,110 +430,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    async fn answer_on_stream(
-        &self,
-        request: &Envelope,
-        mut response: Response,
-    ) -> Result<(), Lost> {
-        let id = request.id().unwrap_or("null");
-        let mut events = Events::default();
-        for breaks in 0..BREAKS {
-            loop {
-                while let Some(event) = events.next() {
-                    let line = event.data;
-                    if line.is_empty() {
-                        continue;
-                    }
-                    let answer = Envelope::parse(line.clone()).ok();
-                    let is_last = answer.as_ref().is_some_and(|answer| {
-                        matches!(answer.kind(), Kind::Result | Kind::Error)
-                            && answer.id() == Some(id)
-                    });
-                    if is_last {
-                        self.agree(request, &line);
-                    }
-                    self.pass(line).await?;
-                    if is_last {
-                        return Ok(());
-                    }
-                }
-                match response.chunk().await {
-                    Ok(Some(piece)) => {
-                        if events.feed(&piece).is_err() {
-                            return self.fail(id, "sent a message over the limit").await;
-                        }
-                    }
-                    Ok(None) | Err(_) => break,
-                }
-            }
-            // A server may end a stream early and expect to be asked for the rest.
-            let last = events.last_id.clone().filter(|_| modern::version(request).is_none());
-            let Some(last) = last else { break };
-            tokio::time::sleep(events.retry.unwrap_or(PAUSE * 2_u32.pow(breaks))).await;
-            let again = self
-                .request(Method::GET)
-                .header("accept", "text/event-stream")
-                .header("last-event-id", last)
-                .send()
-                .await;
-            match again {
-                Ok(again) if again.status().is_success() && is_events(&again) => {
-                    response = again;
-                    events = events.on_a_new_stream();
-                }
-                _ => break,
-            }
-        }
-        self.fail(id, "the connection broke before the answer").await
-    }
-
-    /// A subscription of revision 2026-07-28: a request that stays open, and is made again when
-    /// its connection breaks.
-    async fn keep_listening(&self, request: &Envelope) -> Result<(), Lost> {
-        let (mut breaks, mut failures) = (0_u32, 0);
-        loop {
-            let begun = Instant::now();
-            match self.post(request).await {
-                Ok(response) if !response.status().is_success() => {
-                    return self.refused(request, response).await;
-                }
-                Ok(mut response) => {
-                    failures = 0;
-                    if !is_events(&response) {
-                        let body = body(response).await.unwrap_or_default();
-                        return self.pass_all(body).await;
-                    }
-                    let mut events = Events::default();
-                    while let Ok(Some(piece)) = response.chunk().await {
-                        if events.feed(&piece).is_err() {
-                            return Err("sent a message over the limit".to_owned());
-                        }
-                        while let Some(event) = events.next() {
-                            let message = Envelope::parse(event.data.clone()).ok();
-                            let is_last = message.is_some_and(|message| {
-                                message.id().is_some() && message.id() == request.id()
-                            });
-                            if !event.data.is_empty() {
-                                self.pass(event.data).await?;
-                            }
-                            if is_last {
-                                return Ok(());
-                            }
-                        }
-                    }
-                }
-                Err(error) => {
-                    failures += 1;
-                    if failures >= BREAKS {
-                        return Err(format!("cannot be reached: {}", chain(&error)));
-                    }
-                }
-            }
-            breaks = if begun.elapsed() > STEADY { 0 } else { breaks + 1 };
-            tokio::time::sleep(PAUSE * 2_u32.pow(breaks.min(7))).await;
-        }
-    }
-
     /// An HTTP status that is no success: the server's own error where there is one.
     async fn refused(&self, request: &Envelope, response: Response) -> Result<(), Lost> {
         let id = request.id().unwrap_or("null");
@@ -572,60 +470,6 @@ impl<'a> Session<'a> {
 
     async fn pass(&self, line: Bytes) -> Result<(), Lost> {
         self.out.send(line).await.map_err(|_| "its connection was closed".to_owned())
-    }
-
-    /// The stream for what belongs to no request, opened again when it breaks.
-    async fn listen(&self) -> Lost {
-        self.established.notified().await;
-        let (mut breaks, mut last_id) = (0, None::<String>);
-        loop {
-            let mut request = self.request(Method::GET).header("accept", "text/event-stream");
-            if let Some(last) = &last_id {
-                request = request.header("last-event-id", last);
-            }
-            let mut events = Events::default();
-            match request.send().await.map_err(reqwest::Error::without_url) {
-                Ok(response) => {
-                    if let Some(lost) = self.lost(&response) {
-                        return lost;
-                    }
-                    if !response.status().is_success() || !is_events(&response) {
-                        // It offers none (405), which the protocol allows.
-                        return std::future::pending().await;
-                    }
-                    match self.hear(response, &mut events).await {
-                        Ok(0) => breaks += 1,
-                        Ok(_) => breaks = 0,
-                        Err(lost) => return lost,
-                    }
-                }
-                Err(error) => {
-                    breaks += 1;
-                    if breaks >= BREAKS {
-                        return format!("cannot be reached: {}", chain(&error));
-                    }
-                }
-            }
-            last_id = events.last_id.or(last_id);
-            let pause = PAUSE * 2_u32.pow(breaks.min(7));
-            tokio::time::sleep(events.retry.unwrap_or(pause).max(PAUSE)).await;
-        }
-    }
-
-    async fn hear(&self, mut response: Response, events: &mut Events) -> Result<usize, Lost> {
-        let mut heard = 0;
-        while let Ok(Some(piece)) = response.chunk().await {
-            if events.feed(&piece).is_err() {
-                return Err("sent a message over the limit".to_owned());
-            }
-            while let Some(event) = events.next() {
-                heard += 1;
-                if !event.data.is_empty() {
-                    self.pass(event.data).await?;
-                }
-            }
-        }
-        Ok(heard)
     }
 }
 

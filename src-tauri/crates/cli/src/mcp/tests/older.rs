@@ -1,7 +1,10 @@
 //! A host that speaks the transport of two endpoints only.
 
 use super::*;
-use crate::mcp::remote::{Remote, Transport};
+use crate::mcp::{
+    memory::Memory,
+    remote::{Remote, Transport},
+};
 use axum::{
     Router,
     extract::State,
@@ -21,6 +24,8 @@ use tokio::{net::TcpListener, sync::oneshot};
 struct Host {
     streams: Arc<Mutex<Vec<UnboundedSender<String>>>>,
     keys: Arc<Mutex<Vec<String>>>,
+    /// Messages to the address of the stream, which takes none.
+    misled: Arc<Mutex<u32>>,
 }
 
 impl Host {
@@ -66,12 +71,17 @@ impl Host {
         StatusCode::ACCEPTED
     }
 
+    async fn nothing_here(State(host): State<Self>) -> StatusCode {
+        *host.misled.lock().expect("lock") += 1;
+        StatusCode::METHOD_NOT_ALLOWED
+    }
+
     /// Listens; the address.
     async fn listen(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let routes = Router::new()
-            .route("/sse", routing::get(Self::stream))
+            .route("/sse", routing::get(Self::stream).post(Self::nothing_here))
             .route("/messages", routing::post(Self::message))
             .with_state(self.clone());
         run(async move { axum::serve(listener, routes).await.expect("serves") });
@@ -81,9 +91,19 @@ impl Host {
 
 /// A hub connected to a URL; why that was over.
 fn connect(hub: &Hub, url: &str, transport: Transport) -> oneshot::Receiver<Result<String, ()>> {
+    connect_with(hub, url, transport, None)
+}
+
+fn connect_with(
+    hub: &Hub,
+    url: &str,
+    transport: Transport,
+    memory: Option<Memory>,
+) -> oneshot::Receiver<Result<String, ()>> {
     let mut headers = HeaderMap::new();
     headers.insert("x-key", "k3y".parse().expect("a header"));
     let remote = Remote::new(url.parse().expect("a URL"), headers, transport).expect("a client");
+    let remote = remote.remembering(memory);
     let (near, far) = tokio::io::duplex(1 << 16);
     let ((reader, writer), (from, to)) = (tokio::io::split(near), tokio::io::split(far));
     let connection = hub.connect(1, reader, writer);
@@ -138,4 +158,24 @@ async fn a_url_that_speaks_neither_says_what_it_said_first() {
         let lost = lost.expect("not our wish");
         assert!(lost.contains(part), "{lost}");
     }
+}
+
+#[tokio::test]
+async fn what_was_found_out_is_remembered_until_it_is_no_longer_true() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("transports").join("one");
+    let memory = || Some(Memory::at(file.clone()));
+    let host = Host::default();
+    let base = host.listen().await;
+    for _ in 0..2 {
+        let near = hub("near");
+        let _over = connect_with(&near, &format!("{base}/sse"), Transport::Detect, memory());
+        ready(&near).await;
+        assert_eq!(std::fs::read_to_string(&file).expect("remembered"), "sse");
+        assert_eq!(*host.misled.lock().expect("lock"), 1, "it was asked once");
+    }
+    // The same address speaks something else by now.
+    let over = connect_with(&hub("near"), &format!("{base}/nothing"), Transport::Detect, memory());
+    tokio::time::timeout(BOUND, over).await.expect("in time").expect("told").expect("not our wish");
+    assert!(!file.exists(), "forgotten");
 }
