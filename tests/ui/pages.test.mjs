@@ -495,3 +495,30 @@ test('what a server writes about itself is text, never markup', () =>
     assert.equal(await page.evaluate(() => window.harmed), undefined);
     assert.equal(await page.locator('img[src="x"]').count(), 0);
   }));
+
+test('a command that the agent runs is shown with what it writes, while it runs and afterwards', () =>
+  onStage('terminal', async (stage) => {
+    const { page } = stage;
+    const config = { name: 'Scripted', command: program('fake_agent'), args: [], env: {}, offers: { terminals: true } };
+    await stage.api('agents_save', { id: 'scripted', config });
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    const stop = path.join(stage.dir, 'stop');
+    const script = `printf '\\033[32mgreen\\033[0m words\\n'; while [ ! -e '${stop}' ]; do sleep 0.1; done; exit 3`;
+    const params = { command: 'sh', args: ['-c', script] };
+    await stage.say(`START one ${JSON.stringify(params)}\nWAITFOR one\nRELEASE one`);
+    const terminal = page.getByTestId('terminal');
+    await until('its words', async () => /green words/.test(await terminal.getByTestId('terminal-output').innerText().catch(() => '')));
+    assert.equal(await terminal.getAttribute('data-ended'), 'false');
+    // The escape sequence became a colour.
+    assert.equal(await terminal.locator('span.ansi-2').innerText(), 'green');
+    fs.writeFileSync(stop, '');
+    await until('its end', async () => (await terminal.getAttribute('data-ended')) === 'true');
+    await stage.endOfTurn();
+    assert.match(await terminal.innerText(), /exit code 3/);
+    await stage.screenshot('terminal');
+    assert.deepEqual(await stage.inaccessible(), []);
+    // The history knows it too.
+    const other = await stage.open();
+    await other.getByTestId('session-item').locator('button').first().click();
+    await until('another page shows it', async () => /green words[\s\S]*/.test(await other.getByTestId('terminal').innerText().catch(() => '')));
+  }));
