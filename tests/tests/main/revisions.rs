@@ -166,7 +166,7 @@ async fn the_transport_of_2026_07_28_is_what_its_specification_says() {
     let stage = Stage::shared().await;
     let mut instance = Instance::start(&stage).await;
     for era in ["initialize", "modern"] {
-        let record = stage.path(&format!("{era}.jsonl"));
+        let record = stage.path(format!("{era}.jsonl"));
         let path = record.to_str().expect("a path");
         let url = save(&instance, era, &["--era", era, "--asks", "--record", path]).await;
         let bare = Bare::new(&instance, &url);

@@ -37,7 +37,10 @@ const NOT_IN_ADDRESS: &AsciiSet = &CONTROLS
 
 /// The listing of the project that was asked for last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Listings(Arc<Mutex<Option<(Instant, Arc<Listing>)>>>);
+pub(crate) struct Listings(Arc<Mutex<Option<Read>>>);
+
+/// When a folder was read, and what was there.
+type Read = (Instant, Arc<Listing>);
 
 impl Listings {
     /// The files of this folder; reads the disk when what is known is not of now.

@@ -356,8 +356,7 @@ impl Terminal {
     /// Waits for its end.
     async fn over(&self) -> Option<Over> {
         let mut ended = self.ended.subscribe();
-        let over = ended.wait_for(Option::is_some).await.ok()?.clone();
-        over
+        ended.wait_for(Option::is_some).await.ok()?.clone()
     }
 
     fn view(&self, most: usize, over: Option<Over>) -> TerminalView {
