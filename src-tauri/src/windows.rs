@@ -29,6 +29,8 @@ pub fn open(tauri: &AppHandle, hidden: bool) -> anyhow::Result<()> {
         .inner_size(1280.0, 800.0)
         .min_inner_size(640.0, 480.0)
         .visible(!hidden)
+        // The page takes what is dropped, here as in a browser.
+        .disable_drag_drop_handler()
         .build()?;
     #[cfg(target_os = "linux")]
     revive(&window)?;

@@ -48,8 +48,6 @@ export interface Backend {
   onOpenAsked?: (open: (session: string | null) => void) => () => void;
   /** Hides the window in the tray. */
   hide?: () => Promise<void>;
-  /** Whether the desktop starts Gantry with itself, and a way to change that. */
-  autostart?: { get(): Promise<boolean>; set(on: boolean): Promise<boolean> };
   /** Whether the host still answers at all. */
   isThere?: () => Promise<boolean>;
   /** Takes another access token, where tokens are used. */

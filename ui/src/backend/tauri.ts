@@ -63,10 +63,6 @@ export function tauriBackend(): Backend {
       return () => void stop.then((end) => end());
     },
     hide: () => invoke('hide'),
-    autostart: {
-      get: () => invoke<boolean>('autostart'),
-      set: (on) => invoke<boolean>('set_autostart', { on }),
-    },
     saveFile: (name, text) => invoke<string | null>('save_file', { name, text }),
     pickFolder: () => invoke<string | null>('pick_folder'),
     openExternal: (url) => invoke('open_external', { url }),

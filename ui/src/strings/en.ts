@@ -62,8 +62,6 @@ export const en = {
   'settings.onClose.tray': 'Keep running in the tray',
   'settings.onClose.quit': 'Quit Gantry',
   'settings.onCloseWhat': 'Where the desktop shows no tray, closing always quits.',
-  'settings.autostart': 'Start with the desktop',
-  'settings.autostartWhat': 'Gantry then waits in the tray, without its window.',
   'settings.work': 'Work',
   'settings.ready': 'Wait for servers',
   'settings.readyWhat': 'How long a message waits for servers that are still starting (seconds).',

@@ -60,8 +60,6 @@ export const zh: Texts = {
   'settings.onClose.tray': '在托盘中继续运行',
   'settings.onClose.quit': '退出 Gantry',
   'settings.onCloseWhat': '如果桌面不显示托盘，关闭窗口就会退出。',
-  'settings.autostart': '开机自动启动',
-  'settings.autostartWhat': '启动后驻留托盘，不显示窗口。',
   'settings.work': '工作',
   'settings.ready': '等待服务器',
   'settings.readyWhat': '消息等待仍在启动的服务器的最长时间（秒）。',
