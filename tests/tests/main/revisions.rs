@@ -57,6 +57,11 @@ async fn client(
     tokio::time::timeout(BOUND, serve).await.expect("in time").expect("a connection")
 }
 
+/// The library waits for ever.
+async fn bounded<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(BOUND, work).await.expect("in time")
+}
+
 fn lifecycles() -> [(&'static str, ClientLifecycleMode); 3] {
     let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
     [
@@ -94,14 +99,15 @@ async fn every_client_works_in_front_of_every_server() {
             let version = client.peer_info().expect("known").protocol_version.clone();
             let wanted = if lifecycle == "initialize" { "2025-11-25" } else { VERSION };
             assert_eq!(version.as_str(), wanted, "{case}");
-            let tools = client.list_all_tools().await.expect(&case);
+            let tools = bounded(client.list_all_tools()).await.expect(&case);
             assert_eq!(tools.len(), 11, "{case}");
             let echo = CallToolRequestParams::new("echo");
             let said = json!({ "text": "é\u{2028}" }).as_object().cloned().expect("an object");
-            let echo = client.call_tool(echo.with_arguments(said)).await.expect(&case);
+            let echo = bounded(client.call_tool(echo.with_arguments(said))).await.expect(&case);
             assert_eq!(text(&echo), format!("{era}: é\u{2028}"), "{case}");
             // What the server wants to know of the user, however it asks.
-            let ask = client.call_tool(CallToolRequestParams::new("ask")).await.expect(&case);
+            let ask =
+                bounded(client.call_tool(CallToolRequestParams::new("ask"))).await.expect(&case);
             if era == "initialize" && lifecycle != "initialize" {
                 assert_eq!(ask.is_error, Some(true), "{case}: {ask:?}");
                 assert!(
@@ -111,7 +117,7 @@ async fn every_client_works_in_front_of_every_server() {
             } else {
                 assert_eq!(text(&ask), "Hello Ada", "{case}");
             }
-            client.cancel().await.expect(&case);
+            bounded(client.cancel()).await.expect(&case);
         }
     }
     assert_eq!(stage.running("fake_mcp").len(), 3);

@@ -17,8 +17,11 @@ use serde_json::{json, value::RawValue};
 use std::{ops::Range, time::Duration};
 use tokio::time::Instant;
 
-/// How long a server may take to say whether it knows this revision.
-const PROBE: Duration = Duration::from_secs(1);
+/// How long a server may take to say whether it knows this revision; then it does not.
+const PROBE: Duration = Duration::from_secs(5);
+/// How long a client that asks what the server is waits for that: agents give a server about a
+/// second. What was learned when it was initialised is as good an answer.
+const DISCOVER: Duration = Duration::from_secs(1);
 
 /// What is told of a server of which nothing is known yet.
 pub(super) const GUESSED_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{}}"#;
@@ -89,6 +92,12 @@ impl State {
         self.deliver(key, line.freeze(), Some(id), true, effects);
     }
 
+    /// Answers a `server/discover` that has waited long enough for the server's own words.
+    pub fn discover_without(&self, key: ClientKey, message: &Envelope, effects: &mut Effects) {
+        let id = message.id().unwrap_or("null");
+        self.deliver(key, self.discover(id).freeze(), Some(id.to_owned()), true, effects);
+    }
+
     fn discover(&self, id: &str) -> bytes::BytesMut {
         let known = self.known.as_ref();
         let ours = json!({ "name": self.name, "version": env!("CARGO_PKG_VERSION") }).to_string();
@@ -132,7 +141,8 @@ impl State {
                 self.calls.insert(id, Call::own(Caller::Probe, false));
             }
         }
-        self.hold(key, message, now + PROBE, effects);
+        let wait = if message.method() == "server/discover" { DISCOVER } else { PROBE };
+        self.hold(key, message, now + wait, effects);
     }
 
     /// The server has said it, or (`None`) has said nothing in time.

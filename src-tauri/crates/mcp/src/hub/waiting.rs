@@ -78,9 +78,17 @@ impl State {
             std::mem::take(&mut self.held).into_iter().partition(|held| held.until <= now);
         self.held = on;
         if !over.is_empty() && self.is_undecided() {
-            // It does not say whether it knows their revision: then it does not.
-            self.held.extend(over);
-            return self.probed(None, now, effects);
+            // It does not say whether it knows their revision.
+            let (asks, calls): (VecDeque<Held>, VecDeque<Held>) =
+                over.into_iter().partition(|held| held.message.method() == "server/discover");
+            for held in asks {
+                self.discover_without(held.key, &held.message, effects);
+            }
+            if !calls.is_empty() {
+                self.held.extend(calls);
+                self.probed(None, now, effects);
+            }
+            return;
         }
         for held in over {
             if !self.answer_empty_list(held.key, &held.message, effects) {

@@ -71,7 +71,7 @@ fn discovered() -> Value {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_without_initialize_is_served_by_an_older_server() {
     let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
     let mut peer = Peer::attach(&hub, "client");
@@ -119,7 +119,7 @@ async fn a_client_without_initialize_is_served_by_an_older_server() {
     assert!(peer.is_quiet());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_revision_2026_07_28_has_no_more_is_not_found_and_what_it_lacks_is_malformed() {
     let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
     let mut peer = Peer::attach(&hub, "client");
@@ -149,7 +149,7 @@ async fn what_revision_2026_07_28_has_no_more_is_not_found_and_what_it_lacks_is_
     assert_eq!(peer.next().await["error"]["message"], "no x");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_of_both_eras_gets_the_requests_of_this_one_as_they_are() {
     let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
     let mut peer = Peer::attach(&hub, "client");
@@ -183,17 +183,22 @@ async fn a_server_that_does_not_say_what_it_is_counts_as_older() {
     let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
     run(hub.clock());
     let mut peer = Peer::attach(&hub, "client");
+    let begun = Instant::now();
+    peer.request(json!(0), "server/discover", params(json!({})));
     peer.request(json!(1), "tools/call", params(json!({ "name": "a" })));
     let probe = server.expect("server/discover").await;
+    let discover = peer.next().await;
+    assert_eq!((&discover["id"], begun.elapsed().as_secs()), (&json!(0), 1));
+    assert_eq!(discover["result"]["capabilities"]["x-own"], 1);
     let call = server.expect("tools/call").await;
-    assert_eq!(call["params"]["_meta"], json!({}));
+    assert_eq!((&call["params"]["_meta"], begun.elapsed().as_secs()), (&json!({}), 5));
     // Too late to change its mind.
     server.answer(&probe, discovered()).await;
     server.answer(&call, json!({ "content": [] })).await;
     assert_eq!(peer.next().await["result"]["resultType"], "complete");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_question_of_an_older_server_ends_in_a_clear_error() {
     let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
     let mut peer = Peer::attach(&hub, "client");
@@ -243,7 +248,7 @@ async fn a_question_of_an_older_server_ends_in_a_clear_error() {
     assert_eq!(peer.next().await["result"]["content"], json!([]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn log_messages_come_for_calls_that_ask_for_them_only() {
     let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
     let mut peer = Peer::attach(&hub, "client");
@@ -277,7 +282,7 @@ async fn log_messages_come_for_calls_that_ask_for_them_only() {
     assert_eq!(peer.next().await["error"]["code"], -32602);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_was_initialised_is_served_by_a_server_that_knows_no_initialize() {
     let (hub, mut server, _connection) = modern_hub(&["a"]).await;
     let mut peer = Peer::attach(&hub, "client");
@@ -357,7 +362,7 @@ async fn who_was_initialised_is_served_by_a_server_that_knows_no_initialize() {
     assert_eq!(hub.shared.act(|state, _| state.asking.len()), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_knows_no_initialize_is_pinged_called_and_cancelled_in_its_own_way() {
     let (hub, mut server, _connection) = modern_hub(&["a"]).await;
     let ping = run({
