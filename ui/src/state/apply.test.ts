@@ -293,6 +293,15 @@ describe('history', () => {
 });
 
 describe('the rest of the state', () => {
+  it('keeps the long lists of a session until they are told again', () => {
+    const modes = { currentModeId: 'ask', availableModes: [] };
+    let state = applySnapshot(EMPTY, aSnapshot({ sessions: [{ ...aSession(), settings: { modes } }] }));
+    state = play(state, recording(1, { type: 'session_changed', session: { ...aSession(), title: 'new' } }));
+    expect(state.sessions[0]).toMatchObject({ title: 'new', settings: { modes } });
+    state = play(state, recording(2, { type: 'session_changed', session: { ...aSession(), settings: {} } }));
+    expect(state.sessions[0]!.settings).toEqual({});
+  });
+
   it('follows servers and sessions', () => {
     let state = applySnapshot(EMPTY, aSnapshot({ servers: [aServer()] }));
     state = play(

@@ -43,11 +43,15 @@ export function apply(state: State, event: Event): State {
     case 'server_removed':
       // All of that name; what is left of them is announced again.
       return { ...next, servers: state.servers.filter((server) => server.name !== event.name) };
-    case 'session_changed':
+    case 'session_changed': {
+      // Long lists are left out while they stay as they are.
+      const known = state.sessions.find(({ id }) => id === event.session.id)?.settings;
+      const session = event.session.settings || !known ? event.session : { ...event.session, settings: known };
       return {
-        ...changeTranscript(next, event.session.id, (transcript) => receive(transcript, event.session)),
-        sessions: put(state.sessions, event.session, (session) => session.id === event.session.id),
+        ...changeTranscript(next, session.id, (transcript) => receive(transcript, session)),
+        sessions: put(state.sessions, session, ({ id }) => id === session.id),
       };
+    }
     case 'session_removed': {
       const { [event.id]: _, ...transcripts } = state.transcripts;
       return { ...next, transcripts, sessions: state.sessions.filter((session) => session.id !== event.id) };

@@ -23,6 +23,7 @@ use gantry_store::{Store, TurnRow};
 use gantry_supervisor::{Deadline, Ended, Scope, Supervisor};
 use serde_json::Value;
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
@@ -135,6 +136,8 @@ pub(super) struct Inner {
     pub(super) asked: u64,
     pub(super) kinds: HashMap<String, String>,
     pub(super) offered: Offered,
+    /// What of it everybody was told last.
+    told_settings: RefCell<Option<SessionSettings>>,
     pub(super) capabilities: Option<PromptCapabilities>,
     pub(super) sign_in: Option<SignIn>,
     /// What became of the conversation when it was last opened.
@@ -213,6 +216,7 @@ impl Cell {
                 asked: 0,
                 kinds: HashMap::new(),
                 offered: Offered::default(),
+                told_settings: RefCell::default(),
                 capabilities: None,
                 sign_in: None,
                 context: None,
@@ -269,7 +273,13 @@ impl Cell {
 
     /// Tells everybody how it is now.
     pub(super) fn announce(&self, inner: &Inner) {
-        let session = inner.view(&self.deps);
+        let mut session = inner.view(&self.deps);
+        let mut told = inner.told_settings.borrow_mut();
+        if *told == session.settings {
+            session.settings = None;
+        } else {
+            told.clone_from(&session.settings);
+        }
         self.deps.events.publish(Happening::SessionChanged { session });
         self.changed.send_modify(|n| *n += 1);
     }

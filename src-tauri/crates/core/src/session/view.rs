@@ -70,7 +70,7 @@ impl Inner {
             turn: self.state.running().map(str::to_owned),
             permissions: self.asks.values().map(|open| open.view.clone()).collect(),
             commands: self.commands.clone(),
-            settings: self.offered.view(),
+            settings: Some(self.offered.view()),
             queue: self.queued(),
             quiet_since: self.quiet_since,
             capabilities: self.capabilities,

@@ -80,10 +80,11 @@ pub struct SessionView {
     pub permissions: Vec<PermissionView>,
     /// The agent's slash commands (`AvailableCommand` of ACP).
     pub commands: Vec<Value>,
-    /// Mode, model and other options, as the agent offers them.
-    #[serde(default)]
-    #[ts(as = "Option<SessionSettings>", optional)]
-    pub settings: SessionSettings,
+    /// Mode, model and other options, as the agent offers them. Lists of models are long: in
+    /// events it is absent while it stays as it was told last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub settings: Option<SessionSettings>,
     /// Prompts that wait for the running turn, the next one first.
     #[serde(default)]
     #[ts(as = "Option<Vec<QueuedPrompt>>", optional)]

@@ -7,7 +7,7 @@ fn set(session: &str) -> SessionSet {
 }
 
 fn current(view: &SessionView) -> (Value, Value, Value, Value) {
-    let settings = &view.settings;
+    let settings = view.settings.as_ref().unwrap();
     (
         settings.modes.as_ref().unwrap()["currentModeId"].clone(),
         settings.models.as_ref().unwrap()["currentModelId"].clone(),
@@ -172,5 +172,30 @@ async fn the_traffic_of_a_session_outlives_its_engine_and_hides_secrets() {
     assert!(text.contains("end_turn"), "answers belong to it: {text}");
     let last = SessionTraffic { tail: Some(1), ..ask };
     assert_eq!(world.sessions.traffic(&last).unwrap().messages.len(), 1);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lists_are_told_once_and_again_when_they_change() {
+    let world = World::new().await;
+    let (_, mut events) = world.events.subscribe();
+    let session = world.create("http,settings", Vec::new()).await;
+    world.turn(&session, "say one").await;
+    world.turn(&session, "mode code").await;
+    world.until_state(&session, SessionState::Idle).await;
+    let (mut told, mut silent) = (Vec::new(), 0);
+    while let Ok(event) = events.try_recv() {
+        let Happening::SessionChanged { session } = &event.what else { continue };
+        match &session.settings {
+            Some(settings) => {
+                told.push(settings.modes.as_ref().map(|modes| modes["currentModeId"].clone()))
+            }
+            None => silent += 1,
+        }
+    }
+    // When it was made, when it was opened, when the agent went into another mode.
+    assert_eq!(told, [None, Some("ask".into()), Some("code".into())]);
+    assert!(silent >= 4, "{silent}");
+    assert!(world.view(&session).settings.is_some(), "a snapshot has them");
     world.end().await;
 }

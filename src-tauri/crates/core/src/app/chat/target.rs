@@ -151,7 +151,7 @@ mod tests {
             turn: None,
             permissions: vec![],
             commands: vec![],
-            settings: SessionSettings::default(),
+            settings: Some(SessionSettings::default()),
             queue: vec![],
             quiet_since: None,
             capabilities: None,
