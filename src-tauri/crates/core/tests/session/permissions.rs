@@ -1,5 +1,6 @@
 use crate::world::*;
 use gantry_core::{ErrorCode, wire::*};
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_shown_answered_once_and_what_was_chosen_reaches_the_agent() {
@@ -93,5 +94,32 @@ async fn a_stop_answers_what_is_open() {
     let answered =
         world.log().iter().any(|line| line["got"]["result"]["outcome"]["outcome"] == "cancelled");
     assert!(answered, "the agent got the answer");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_nobody_answers_in_time_is_refused_and_the_transcript_says_why() {
+    let world = World::new().await;
+    let session = world.create("http", Vec::new()).await;
+    let mut reader = world.reader(&session);
+    let mut prompt = World::prompt_of("ask edit");
+    prompt.permission_timeout = Some(Duration::from_millis(300));
+    let turn = world.sessions.prompt(&session, prompt).await.unwrap().turn;
+    reader.asked().await;
+    let (outcome, reason) = reader.resolved().await;
+    assert_eq!(outcome, "no", "the agent's own no");
+    assert!(reason.as_deref().is_some_and(|why| why.contains("nobody answered within 0.3 s")));
+    // The agent goes on with the answer.
+    assert_eq!(world.ended(&session, &turn).await.reason, "end_turn");
+    assert_eq!(world.texts(&session).await[0], "no");
+    let kept = &world.turns(&session).await[0].permissions[0];
+    assert_eq!((&kept.outcome, &kept.reason), (&outcome, &reason));
+    assert!(world.view(&session).permissions.is_empty());
+    // The next prompt says anew how long: this one waits.
+    let asked = world.prompt(&session, "ask edit").await;
+    let request = reader.asked().await;
+    world.sessions.permit(&session, &request.request, "yes").await.unwrap();
+    assert_eq!(world.ended(&session, &asked.turn).await.reason, "end_turn");
+    assert_eq!(world.texts(&session).await[1], "yes");
     world.end().await;
 }

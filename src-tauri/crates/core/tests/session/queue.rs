@@ -84,8 +84,13 @@ async fn silence_is_shown_once_and_ends_with_the_next_word() {
     // A turn that waits for the user is not quiet.
     let asked = world.prompt(&session, "ask edit").await;
     let request = reader.asked().await;
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    // Another one that says nothing since is seen to be quiet, and this one is not.
+    let other = world.create("http", Vec::new()).await;
+    let silent = world.prompt(&other, "hang").await.turn;
+    world.until("silence", || world.view(&other).quiet_since.is_some()).await;
     assert_eq!(world.view(&session).quiet_since, None);
+    world.sessions.cancel(&other).await.unwrap();
+    world.ended(&other, &silent).await;
     world.sessions.permit(&session, &request.request, "yes").await.unwrap();
     world.ended(&session, &asked.turn).await;
     world.end().await;
@@ -156,10 +161,13 @@ async fn an_idle_engine_ends_and_comes_back_with_the_next_prompt() {
     world.turn(&beside, "say one").await;
     assert_eq!(world.view(&loads).engine.unwrap().sessions, 2);
     let busy = world.prompt(&beside, "hang").await;
+    // An engine of its own, that nobody uses since.
+    let apart = world.create("http", Vec::new()).await;
+    world.turn(&apart, "say one").await;
     let idle = |span| EngineRules { idle: Some(span), ..EngineRules::default() };
     world.sessions.set_rules(idle(Duration::from_millis(200)));
-    // One of its sessions works: the engine stays.
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    // One of its sessions works: the engine stays, and the other one ends.
+    world.until_state(&apart, SessionState::Stopped).await;
     assert_eq!(world.view(&loads).state, SessionState::Idle);
     world.sessions.cancel(&beside).await.unwrap();
     world.ended(&beside, &busy.turn).await;

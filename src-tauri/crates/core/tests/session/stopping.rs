@@ -115,3 +115,21 @@ async fn twenty_five_rounds_of_create_prompt_stop_leave_nothing() {
     world.no_survivors().await;
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_during_the_opening_tells_what_it_ended() {
+    let world = World::new().await;
+    let session = world.create("http,slow", vec![world.server("own", 0.0)]).await;
+    let waiting = world.try_prompt(&session, "say no");
+    let stop = async {
+        world.until("session/new", || !world.got("session/new").is_empty()).await;
+        world.stop(&session).await
+    };
+    let (refused, stopped) = futures::future::join(waiting, stop).await;
+    assert!(refused.is_err());
+    assert!(stopped.engine_stopped, "{stopped:?}");
+    assert_eq!(stopped.servers_stopped, ["own"], "{stopped:?}");
+    assert!(stopped.processes_ended >= 2, "{stopped:?}");
+    world.no_survivors().await;
+    world.end().await;
+}

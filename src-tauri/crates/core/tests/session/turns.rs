@@ -18,7 +18,7 @@ async fn updates_come_in_order_before_the_end_and_stay_in_the_history() {
         match reader.next().await {
             Happening::Update { turn, update, .. } => {
                 assert_eq!(turn.as_deref(), Some(accepted.turn.as_str()));
-                assert_eq!(update["content"]["text"], format!("{next} "));
+                assert_eq!(update.value()["content"]["text"], format!("{next} "));
                 next += 1;
             }
             Happening::TurnEnded { .. } => break,
@@ -118,7 +118,9 @@ async fn an_agent_that_ignores_the_cancel_loses_its_turn_but_not_its_late_words(
     let mut reader = world.reader(&session);
     while late < 22 {
         if let Happening::Update { turn, update, .. } = reader.next().await
-            && update["content"]["text"].as_str().is_some_and(|text| text.starts_with("late"))
+            && update.value()["content"]["text"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("late"))
         {
             assert_eq!(turn.as_deref(), Some(ignoring.turn.as_str()));
             late += 1;
