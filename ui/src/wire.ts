@@ -1797,7 +1797,8 @@ permissions: Array<PermissionView>,
  */
 commands: Array<JsonValue>, 
 /**
- * Mode, model and other options, as the agent offers them.
+ * Mode, model and other options, as the agent offers them. Lists of models are long: in
+ * events it is absent while it stays as it was told last.
  */
 settings?: SessionSettings, 
 /**
