@@ -5,7 +5,7 @@ use axum::Router;
 use gantry_core::{
     app::App,
     shutdown::Phase,
-    wire::{Event, Happening, SessionState},
+    wire::{Event, Happening, SessionState, SessionView},
 };
 use gantry_supervisor::Scope;
 use hyper::server::conn::http1;
@@ -117,7 +117,10 @@ pub(crate) fn router(
     let router = routes::router(app, address, options, scope, started, sessions.clone());
     let phase = app.shutdown().phase();
     let (_, events) = app.events().subscribe();
-    scope.spawn("ended sessions", forget(events, sessions.clone(), phase.clone()));
+    let of_app = app.clone();
+    let is_over =
+        move |id: &str| of_app.sessions().view(id).is_none_or(|session| is_closed(&session));
+    scope.spawn("ended sessions", forget(events, is_over, sessions.clone(), phase.clone()));
     scope.spawn("agents leave", leave(sessions, phase));
     router
 }
@@ -133,28 +136,42 @@ pub(crate) fn accept_in(
 }
 
 /// What an agent opened at the bridge ends with its session: one that was killed says no
-/// goodbye, and would be waited for a day.
+/// goodbye, and would be waited for a day. News may be old when it is read (a session is called
+/// stopped before its first prompt, too), so what counts is how the session is now.
 async fn forget(
     mut events: broadcast::Receiver<Arc<Event>>,
+    is_over: impl Fn(&str) -> bool,
     sessions: mcp::Sessions,
     mut phase: watch::Receiver<Phase>,
 ) {
+    let end_if_over = |id: &str| {
+        let seen = tokio::time::Instant::now();
+        if is_over(id) {
+            sessions.end_of(id, seen);
+        }
+    };
     let forget = async {
         loop {
             match events.recv().await.as_deref() {
-                Ok(Event { what: Happening::SessionRemoved { id }, .. }) => sessions.end_of(id),
+                Ok(Event { what: Happening::SessionRemoved { id }, .. }) => end_if_over(id),
                 Ok(Event { what: Happening::SessionChanged { session }, .. })
-                    if matches!(session.state, SessionState::Stopped | SessionState::Failed) =>
+                    if is_closed(session) =>
                 {
-                    sessions.end_of(&session.id);
+                    end_if_over(&session.id);
                 }
-                // What was missed here ends when it has been idle too long.
-                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Ok(_) => {}
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    sessions.owners().iter().for_each(|id| end_if_over(id));
+                }
                 Err(broadcast::error::RecvError::Closed) => return,
             }
         }
     };
     tokio::select! { () = forget => {}, () = after(&mut phase, Phase::Running) => {} }
+}
+
+fn is_closed(session: &SessionView) -> bool {
+    matches!(session.state, SessionState::Stopped | SessionState::Failed)
 }
 
 /// The agents' half of the end: what they have asked for is answered, nothing
@@ -240,4 +257,54 @@ fn note(ended: hyper::Result<()>) {
 pub(crate) async fn after(phase: &mut watch::Receiver<Phase>, passed: Phase) {
     // No sender means that there is nobody left to wait for.
     let _ = phase.wait_for(|now| *now > passed).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gantry_core::bridge::Endpoint;
+    use gantry_mcp::{Hub, HubOptions, ToolFilter};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A session is called stopped before its first prompt. On a busy machine that was read when
+    /// its agent had long connected, and the agent's first prompt had no tools.
+    #[tokio::test(start_paused = true)]
+    async fn old_news_of_an_end_do_not_end_what_an_agent_has_open() {
+        let sessions = mcp::Sessions::new();
+        let hub = Hub::new(HubOptions {
+            name: "x".to_owned(),
+            filter: ToolFilter::default(),
+            line_limit: 1024,
+            start_wait: Duration::from_secs(1),
+        });
+        let endpoint = Endpoint { hub, session: Some("s".to_owned()) };
+        let (news, events) = broadcast::channel(4);
+        let tell = || {
+            let what = Happening::SessionRemoved { id: "s".to_owned() };
+            news.send(Arc::new(Event { seq: 0, at: 0, what })).expect("it is read");
+        };
+        let (_running, phase) = watch::channel(Phase::Running);
+        let over = AtomicBool::new(false);
+        let is_over = |_: &str| over.load(Ordering::Relaxed);
+        let test = async {
+            let pause = || tokio::time::sleep(Duration::from_millis(1));
+            sessions.begin_one("x", &endpoint);
+            tell();
+            pause().await;
+            assert_eq!(sessions.count(), 1);
+            over.store(true, Ordering::Relaxed);
+            tell();
+            pause().await;
+            assert_eq!(sessions.count(), 0);
+            // More news than are kept: what was missed is looked up.
+            sessions.begin_one("x", &endpoint);
+            (0..9).for_each(|_| tell());
+            pause().await;
+            assert_eq!(sessions.count(), 0);
+        };
+        tokio::select! {
+            () = forget(events, is_over, sessions.clone(), phase) => panic!("it ended"),
+            () = test => {}
+        }
+    }
 }

@@ -16,6 +16,7 @@ pub(super) struct Session {
     pub server: String,
     /// The Gantry session of the token that opened it.
     pub owner: Option<String>,
+    pub begun: Instant,
     pub client: Client,
     switch: Arc<Switch>,
 }
@@ -151,7 +152,8 @@ impl Session {
         let switch = Arc::new(Switch { meter, lines: Mutex::new(lines) });
         let label = owner.as_deref().unwrap_or("mcp");
         let client = hub.attach_to(label, switch.clone());
-        Self { id, server: server.to_owned(), owner, client, switch }
+        let (server, begun) = (server.to_owned(), Instant::now());
+        Self { id, server, owner, begun, client, switch }
     }
 
     pub fn id(&self) -> &str {

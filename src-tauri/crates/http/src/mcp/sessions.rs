@@ -2,7 +2,7 @@
 
 use super::{Endpoint, session::Session};
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -110,6 +110,12 @@ impl Sessions {
         session
     }
 
+    /// A new session, for a test that only counts them.
+    #[cfg(test)]
+    pub(crate) fn begin_one(&self, server: &str, endpoint: &Endpoint) {
+        drop(self.begin(server, endpoint));
+    }
+
     /// The session with this id, if it is one of this server and of this token's owner.
     pub(super) fn find(&self, id: &str, server: &str, endpoint: &Endpoint) -> Option<Arc<Session>> {
         let (found, ended) = {
@@ -130,18 +136,28 @@ impl Sessions {
         Some(found)
     }
 
-    /// Ends those of a Gantry session that is over: its agent is gone, or has left it, and
-    /// will say so to nobody.
-    pub fn end_of(&self, owner: &str) {
+    /// Ends those of a Gantry session that was over at `seen`: its agent is gone, or has left it,
+    /// and will say so to nobody. What began later belongs to a new life of that session.
+    pub fn end_of(&self, owner: &str, seen: Instant) {
         let ended: Vec<_> = {
             let mut table = self.table();
-            table.end_visits(|guest| guest.owner.as_deref() == Some(owner));
-            let is_its = |session: &Session| session.owner.as_deref() == Some(owner);
+            table.end_visits(|guest| guest.owner.as_deref() == Some(owner) && guest.begun <= seen);
+            let is_its = |session: &Session| {
+                session.owner.as_deref() == Some(owner) && session.begun <= seen
+            };
             table.sessions.extract_if(|_, session| is_its(session)).collect()
         };
         for (_, session) in ended {
             session.end();
         }
+    }
+
+    /// The Gantry sessions that have some.
+    pub fn owners(&self) -> BTreeSet<String> {
+        let table = self.table();
+        let visits = table.visits.values().filter_map(|guest| guest.owner.clone());
+        let sessions = table.sessions.values().filter_map(|session| session.owner.clone());
+        visits.chain(sessions).collect()
     }
 
     pub(super) fn end(&self, id: &str) {
@@ -155,6 +171,7 @@ impl Sessions {
 /// A request without a session.
 struct Guest {
     owner: Option<String>,
+    begun: Instant,
     /// It waits for nothing but news.
     only_listens: bool,
     ended: CancellationToken,
@@ -184,7 +201,8 @@ impl Sessions {
     /// Notes a request without a session; `owner` is the Gantry session of its token.
     pub(super) fn enter(&self, owner: Option<String>, only_listens: bool) -> Visit {
         let ended = CancellationToken::new();
-        let guest = Guest { owner, only_listens, ended: ended.clone() };
+        let begun = Instant::now();
+        let guest = Guest { owner, begun, only_listens, ended: ended.clone() };
         let mut table = self.table();
         table.next += 1;
         let number = table.next;

@@ -16,7 +16,7 @@ use hyper_util::{
 };
 use serde_json::{Value, json};
 use std::{collections::HashMap, time::Duration};
-use tokio::{io::AsyncWriteExt, net::TcpListener, sync::mpsc};
+use tokio::{io::AsyncWriteExt, net::TcpListener, sync::mpsc, time::Instant};
 
 /// Longer than anything here takes.
 const BOUND: Duration = Duration::from_secs(20);

@@ -260,8 +260,8 @@ async fn what_belongs_to_an_ended_session_ends_with_it() {
     let http = site.http.clone();
     let mut waiting = tokio::task::JoinSet::from_iter([async move { http.request(hang).await }]);
     site.saw("x/hang").await;
-    site.sessions.end_of("s2");
-    site.sessions.end_of("s1");
+    site.sessions.end_of("s2", Instant::now());
+    site.sessions.end_of("s1", Instant::now());
     let answer = tokio::time::timeout(BOUND, waiting.join_next()).await.expect("in time");
     assert_eq!(answer.expect("one").expect("no panic").expect("an answer").status(), 503);
     site.saw("notifications/cancelled").await;

@@ -72,6 +72,24 @@ async fn a_request_that_arrives_while_its_session_ends_does_not_wait_for_ever() 
     assert!(session.open_stream().recv().await.is_none());
 }
 
+/// News of an end may be read after the session was opened anew.
+#[tokio::test(start_paused = true)]
+async fn an_end_reaches_what_was_there_and_not_what_came_later() {
+    let (sessions, mut endpoint) = (Sessions::new(), endpoint());
+    endpoint.session = Some("mine".to_owned());
+    let before = sessions.begin("s", &endpoint);
+    let _visit = sessions.enter(Some("guest".to_owned()), true);
+    let seen = Instant::now();
+    tokio::time::advance(Duration::from_millis(1)).await;
+    let after = sessions.begin("s", &endpoint);
+    assert_eq!(sessions.owners().into_iter().collect::<Vec<_>>(), ["guest", "mine"]);
+    sessions.end_of("mine", seen);
+    assert!(sessions.find(before.id(), "s", &endpoint).is_none());
+    assert!(sessions.find(after.id(), "s", &endpoint).is_some());
+    sessions.end_of("mine", Instant::now());
+    assert_eq!(sessions.count(), 0);
+}
+
 fn endpoint() -> Endpoint {
     let hub = Hub::new(HubOptions {
         name: "s".into(),
