@@ -35,12 +35,15 @@ async fn of_a_session(stage: &Stage, instance: &Instance, era: Era) -> (String, 
 enum Era {
     /// The revisions with `initialize`.
     Initialize,
+    /// 2026-07-28, and nothing else.
+    Modern,
 }
 
 impl Era {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Initialize => &[],
+            Self::Modern => &["--modern"],
         }
     }
 }
@@ -125,6 +128,11 @@ async fn the_stable_suite_sees_no_difference_between_a_server_and_the_bridge() {
 #[tokio::test]
 async fn the_next_suite_sees_no_difference_in_revision_2025_11_25() {
     no_difference(Suite::Next, Some("2025-11-25"), Era::Initialize, 33).await;
+}
+
+#[tokio::test]
+async fn the_next_suite_sees_no_difference_in_revision_2026_07_28() {
+    no_difference(Suite::Next, Some("2026-07-28"), Era::Modern, 40).await;
 }
 
 /// The comparison itself: where the bridge does make a difference, by a filter, it is seen.
