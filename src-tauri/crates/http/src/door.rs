@@ -1,11 +1,7 @@
 //! A listener that is open before Gantry is: `/health` says `starting`, and
 //! every other request waits until there is somebody to answer it.
 
-use crate::{
-    HttpOptions,
-    gate::Gate,
-    listen,
-};
+use crate::{HttpOptions, gate::Gate, listen};
 use axum::{
     Json, Router,
     body::Body,
