@@ -5,6 +5,7 @@
 //! unknown to it) ends all calls in flight with that reason; whoever runs it
 //! begins anew. Nothing is sent twice.
 
+mod client;
 mod streams;
 
 use super::{memory::Memory, modern::Annotations, older};
@@ -38,8 +39,6 @@ use tokio::{
 
 /// Longest message, bytes.
 pub(super) const LONGEST: usize = 64 * 1024 * 1024;
-/// How long the host may take to accept a connection.
-const CONNECT: Duration = Duration::from_secs(10);
 /// How long it may take to accept a message that has no answer.
 pub(super) const ACCEPT: Duration = Duration::from_secs(30);
 /// The lead of a request before its cancellation.
@@ -96,14 +95,7 @@ impl Remote {
     /// # Errors
     /// When the HTTP client cannot be made (no certificates).
     pub fn new(url: Url, headers: HeaderMap, transport: Transport) -> Result<Self, String> {
-        // Another part of the program may have chosen one already; either will do.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut http = Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);
-        if is_loopback(&url) {
-            // A proxy would look for the address on its own machine.
-            http = http.no_proxy();
-        }
-        let http = http.build().map_err(|error| format!("no HTTP client: {}", chain(&error)))?;
+        let http = client::for_host(&url)?;
         Ok(Self { http, url, headers, transport, memory: None })
     }
 
@@ -166,14 +158,6 @@ impl Remote {
         let older =
             [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
         self.transport == Transport::Detect && older.contains(&status)
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
-        Some("localhost") => true,
-        Some(host) => host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()),
-        None => false,
     }
 }
 
@@ -398,7 +382,15 @@ impl<'a> Session<'a> {
         if is_events(&response) {
             return self.answer_on_stream(request, response).await;
         }
-        match body(response).await {
+        self.answer_in_body(request, response).await
+    }
+
+    /// An answer that is the whole body of a success.
+    async fn answer_in_body(&self, request: &Envelope, response: Response) -> Result<(), Lost> {
+        let (id, status) = (request.id().unwrap_or("null"), response.status());
+        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or("no content type").to_owned();
+        match client::body(response).await {
             Ok(body) if body.iter().all(u8::is_ascii_whitespace) => {
                 self.fail(
                     id,
@@ -408,7 +400,15 @@ impl<'a> Session<'a> {
             }
             Ok(body) => {
                 self.agree(request, &body);
-                self.pass_all(body).await
+                if self.pass_all(id, body).await? {
+                    return Ok(());
+                }
+                // A page to log in, or a proxy that says what it thinks.
+                let why = format!(
+                    "answered with HTTP {} ({kind}) and no answer to the request",
+                    status.as_u16()
+                );
+                self.fail(id, &why).await
             }
             Err(why) => self.fail(id, &why).await,
         }
@@ -434,7 +434,7 @@ impl<'a> Session<'a> {
     async fn refused(&self, request: &Envelope, response: Response) -> Result<(), Lost> {
         let id = request.id().unwrap_or("null");
         let status = response.status();
-        let body = body(response).await.unwrap_or_default();
+        let body = client::body(response).await.unwrap_or_default();
         let theirs =
             Envelope::parse(body.clone()).ok().filter(|answer| answer.kind() == Kind::Error);
         if let Some(error) = theirs.as_ref().and_then(Envelope::outcome) {
@@ -447,7 +447,11 @@ impl<'a> Session<'a> {
             *lock(&self.unwanted) = Some(request.line.clone());
             return Err(format!("answered `initialize` with HTTP {status}{colon}{text}"));
         }
-        self.fail(id, &format!("answered HTTP {status}{colon}{text}")).await
+        let hint = status.is_redirection().then_some(
+            "; it sends us to another host, where headers with secrets do not go. Give that URL",
+        );
+        let why = format!("answered HTTP {status}{colon}{text}{}", hint.unwrap_or_default());
+        self.fail(id, &why).await
     }
 
     async fn fail(&self, id: &str, why: &str) -> Result<(), Lost> {
@@ -456,16 +460,27 @@ impl<'a> Session<'a> {
         self.pass(frame::error(id, frame::UNAVAILABLE, &message, Some(data)).freeze()).await
     }
 
-    /// One message, or an array of them.
-    async fn pass_all(&self, body: Bytes) -> Result<(), Lost> {
-        if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
-            return self.pass(body).await;
-        }
-        let parts: Vec<Box<RawValue>> = serde_json::from_slice(&body).unwrap_or_default();
+    /// One message, or an array of them. Whether the answer to the request `id` was among them.
+    async fn pass_all(&self, id: &str, body: Bytes) -> Result<bool, Lost> {
+        let parts: Vec<Bytes> =
+            if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+                let parts: Vec<Box<RawValue>> = serde_json::from_slice(&body).unwrap_or_default();
+                parts.iter().map(|part| Bytes::from(part.get().to_owned())).collect()
+            } else {
+                vec![body]
+            };
+        let mut is_answered = false;
         for part in parts {
-            self.pass(Bytes::from(part.get().to_owned())).await?;
+            let Ok(message) = Envelope::parse(part) else { continue };
+            let is_answer = matches!(message.kind(), Kind::Result | Kind::Error);
+            // An answer to nothing that was asked here would be taken for another one's.
+            if is_answer && message.id() != Some(id) {
+                continue;
+            }
+            is_answered |= is_answer;
+            self.pass(message.line).await?;
         }
-        Ok(())
+        Ok(is_answered)
     }
 
     async fn pass(&self, line: Bytes) -> Result<(), Lost> {
@@ -489,21 +504,4 @@ pub(super) async fn write(
 pub(super) fn is_events(response: &Response) -> bool {
     let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
-}
-
-async fn body(mut response: Response) -> Result<Bytes, String> {
-    let mut body = bytes::BytesMut::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(piece)) if body.len() + piece.len() > LONGEST => {
-                return Err(format!("sent a message over the limit of {LONGEST} bytes"));
-            }
-            Ok(Some(piece)) => body.extend_from_slice(&piece),
-            Ok(None) => return Ok(body.freeze()),
-            Err(error) => {
-                let error = error.without_url();
-                return Err(format!("the connection broke before the answer: {}", chain(&error)));
-            }
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! What comes as a stream of events: the answer to a request, a subscription, what belongs to no
 //! request.
 
-use super::{BREAKS, Lost, PAUSE, STEADY, Session, body, chain, is_events};
+use super::{BREAKS, Lost, PAUSE, STEADY, Session, chain, is_events};
 use crate::mcp::sse::Events;
 use gantry_mcp::{Envelope, Kind, modern};
 use reqwest::{Method, Response};
@@ -79,8 +79,7 @@ impl Session<'_> {
                 Ok(mut response) => {
                     failures = 0;
                     if !is_events(&response) {
-                        let body = body(response).await.unwrap_or_default();
-                        return self.pass_all(body).await;
+                        return self.answer_in_body(request, response).await;
                     }
                     let mut events = Events::default();
                     while let Ok(Some(piece)) = response.chunk().await {

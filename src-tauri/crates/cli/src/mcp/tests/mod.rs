@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod modern;
+mod odd_hosts;
 mod older;
 mod remote;
 mod straight;
