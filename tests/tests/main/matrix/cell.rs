@@ -13,12 +13,17 @@ use std::{
 };
 
 /// Generous: two hundred processes start on a busy machine.
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Server,
     Engine,
+    Terminal,
+}
+
+impl Role {
+    pub const ALL: [Self; 3] = [Self::Server, Self::Engine, Self::Terminal];
 }
 
 pub struct Cell {
@@ -61,6 +66,10 @@ impl Cell {
         }
     }
 
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
     pub fn name(&self) -> String {
         format!("{:?}-{:?}-{}", self.role, self.misbehaviour, self.mark).to_lowercase()
     }
@@ -73,28 +82,39 @@ impl Cell {
         self.warden
     }
 
-    /// The command line as a server's or an agent's configuration has it.
+    /// The command line as a server's or an agent's configuration and `terminal/create` have it.
     fn configuration(&self) -> Value {
         let program = match self.role {
             Role::Server => programs::path("fake_mcp"),
             Role::Engine => programs::path("fake_agent"),
+            // Nobody speaks to it; it only runs.
+            Role::Terminal => programs::path("stubborn"),
         };
         let script = self.misbehaviour.script();
         let script = script.replace("PROGRAM", &program.display().to_string());
-        let script = script.replace("MARK", &self.mark);
-        json!({ "command": "bash", "args": ["-c", script], "env": {} })
+        // Nobody says a terminal's pid: by the mark its warden is found.
+        let remark = if self.role == Role::Terminal { ": MARK; " } else { "" };
+        let script = format!("{remark}{script}").replace("MARK", &self.mark);
+        json!({ "command": "bash", "args": ["-c", script] })
     }
 
-    /// Starts it, as a session's own server or engine or as a saved server, and waits until
-    /// it has done what it does.
+    /// Starts it, as a session's own server, engine or terminal or as a saved server, and waits
+    /// until it has done what it does.
     pub async fn start(&mut self, stage: &Stage, instance: &Instance, in_session: bool) {
         let mut configuration = self.configuration();
         let mut agent = programs::fake_agent(json!({}));
         let mut servers = json!({});
+        let mut prompt = "ECHO hello".to_owned();
         match self.role {
             Role::Engine => {
                 configuration["agent_id"] = json!("fake");
                 agent = configuration;
+            }
+            Role::Terminal => {
+                // An engine of its own, so that it can be killed.
+                agent["agent_id"] = json!(self.name());
+                agent["offers"] = json!({ "terminals": true });
+                prompt = format!("START it {configuration}\nECHO hello");
             }
             Role::Server if in_session => servers = json!({ self.name(): configuration }),
             Role::Server => {
@@ -103,11 +123,11 @@ impl Cell {
                 instance.api("servers_save", input).await;
             }
         }
-        if self.role == Role::Engine || in_session {
-            let request = json!({ "project_id": self.name(), "prompt": "ECHO hello",
+        if self.role != Role::Server || in_session {
+            let request = json!({ "project_id": self.name(), "prompt": prompt,
                 "agent_config": { "agent_server": agent, "context_servers": servers } });
             let (answer, text) = instance.turn(request, BOUND).await;
-            assert_eq!(text.trim(), "hello", "{self}");
+            assert!(text.trim().ends_with("hello"), "{self}: {text}");
             self.session = answer["session_id"].as_str().map(str::to_owned);
         }
         self.program = self.pid(instance).await;
@@ -131,14 +151,35 @@ impl Cell {
                 let server = instance.server(&self.name()).await?;
                 (server["state"] == "ready").then(|| server["pid"].as_u64()).flatten()
             }
-            Role::Engine => {
-                let list = instance.api("sessions_list", json!({})).await;
-                let sessions = list["sessions"].as_array()?;
-                let session = sessions.iter().find(|one| one["id"] == self.session())?;
-                session["engine"]["pid"].as_u64()
-            }
+            Role::Engine => self.engine(instance).await,
+            Role::Terminal => self.terminal(),
         });
         u32::try_from(found.await).unwrap_or_default()
+    }
+
+    /// The pid of what a warden with the mark has started.
+    fn terminal(&self) -> Option<u64> {
+        let rows = census::table();
+        let is_warden = |row: &&census::Row| {
+            row.command.contains("gantry-warden") && row.command.contains(&self.mark)
+        };
+        let warden = rows.iter().find(is_warden)?.pid;
+        rows.iter().find(|row| row.parent == warden).map(|row| u64::from(row.pid))
+    }
+
+    /// The pid of its session's engine.
+    async fn engine(&self, instance: &Instance) -> Option<u64> {
+        let list = instance.api("sessions_list", json!({})).await;
+        let sessions = list["sessions"].as_array()?;
+        let session = sessions.iter().find(|one| one["id"] == self.session())?;
+        session["engine"]["pid"].as_u64()
+    }
+
+    pub async fn kill_engine(&self, instance: &Instance) {
+        let engine = self.engine(instance).await.and_then(|pid| u32::try_from(pid).ok());
+        let engine = engine.unwrap_or_else(|| panic!("{self} has no engine"));
+        assert_ne!(engine, self.program);
+        census::signal(engine, Signal::KILL);
     }
 
     /// Living processes with the mark, the bystander and the shells of the script not among
@@ -149,6 +190,8 @@ impl Cell {
             row.pid != self.bystander.id()
                 && row.command.contains(&self.mark)
                 && !row.command.starts_with("bash -c")
+                // What a terminal is before it becomes its command.
+                && !row.command.starts_with("sh -c exec \"$0\"")
                 && !row.command.contains("gantry-warden")
         });
         rows

@@ -2,6 +2,9 @@
 //! process tree in a real `gantry serve`. Survivors: none; bystanders with the same command
 //! lines: unharmed; time: within the budget of its cause.
 //!
+//! There is a cell wherever the cause ends a tree of that role: a server that is removed,
+//! restarted or crashes ends no engine and no terminal, and a terminal's crash only itself.
+//!
 //! A plain run takes a part of the cells, so that every misbehaviour meets several causes and
 //! every cause several misbehaviours; `GANTRY_TEST_FULL=1` takes them all.
 
@@ -21,7 +24,10 @@ enum Cause {
     SessionStop,
     ServerRemove,
     ServerRestart,
+    /// Its own program is killed.
     Crash,
+    /// The engine of its session is killed.
+    EngineCrash,
     WardenKilled,
     Quit,
     SecondQuit,
@@ -30,18 +36,28 @@ enum Cause {
     AppAndWardensKilled,
 }
 
-/// The causes that leave the app alive. A crash is that of the cell's own program.
-const WHILE_IT_RUNS: [Cause; 5] = [
+/// The causes that leave the app alive.
+const WHILE_IT_RUNS: [Cause; 6] = [
     Cause::SessionStop,
     Cause::ServerRemove,
     Cause::ServerRestart,
     Cause::Crash,
+    Cause::EngineCrash,
     Cause::WardenKilled,
 ];
 
+/// The causes that end the app.
+const ITS_ENDS: [Cause; 5] =
+    [Cause::Quit, Cause::SecondQuit, Cause::Sigterm, Cause::AppKilled, Cause::AppAndWardensKilled];
+
 impl Cause {
     fn of(self, role: Role) -> bool {
-        role == Role::Server || !matches!(self, Self::ServerRemove | Self::ServerRestart)
+        match self {
+            Self::ServerRemove | Self::ServerRestart => role == Role::Server,
+            // An engine's own crash is `Crash`.
+            Self::EngineCrash => role != Role::Engine,
+            _ => true,
+        }
     }
 
     /// The contract's budget.
@@ -49,6 +65,9 @@ impl Cause {
         Duration::from_millis(match self {
             // A stop may take five seconds, and an answer is on its way, too.
             Self::SessionStop | Self::ServerRemove | Self::ServerRestart => 5200,
+            // What a session had is stopped in order when its engine is gone, which has to be
+            // seen first: with the last words of a dead program.
+            Self::EngineCrash => 6000,
             // The second request comes after more than a second.
             Self::SecondQuit => 3000,
             Self::Quit | Self::Sigterm => 5200,
@@ -64,21 +83,41 @@ fn is_full() -> bool {
     std::env::var_os("GANTRY_TEST_FULL").is_some()
 }
 
+/// One cell in so many is in a plain run.
+const PART: usize = 4;
+
 /// The cells of a cause.
 fn cells(cause: Cause) -> Vec<Cell> {
-    let all = Misbehaviour::ALL.into_iter().enumerate();
-    let picked = all.filter(|(index, _)| is_full() || (index + cause as usize).is_multiple_of(3));
-    let roles = [Role::Server, Role::Engine];
-    picked
-        .flat_map(|(_, misbehaviour)| roles.map(|role| (role, misbehaviour)))
-        .filter(|(role, _)| cause.of(*role))
-        .map(|(role, misbehaviour)| Cell::new(role, misbehaviour))
+    let roles = Role::ALL.into_iter().filter(|role| cause.of(*role));
+    roles
+        .flat_map(|role| Misbehaviour::ALL.into_iter().enumerate().map(move |of| (role, of)))
+        .filter(|(role, (index, _))| {
+            is_full() || (index + cause as usize + *role as usize).is_multiple_of(PART)
+        })
+        .map(|(role, (_, misbehaviour))| Cell::new(role, misbehaviour))
         .collect()
+}
+
+/// The cells that are started together: all of a plain run, those of a role when there are more
+/// than a machine takes at once.
+fn parties(cause: Cause) -> Vec<(Cause, Vec<Cell>)> {
+    let cells = cells(cause);
+    if !is_full() {
+        return vec![(cause, cells)];
+    }
+    let mut parties: Vec<(Cause, Vec<Cell>)> = Vec::new();
+    for cell in cells {
+        match parties.last_mut() {
+            Some((_, party)) if party[0].role() == cell.role() => party.push(cell),
+            _ => parties.push((cause, vec![cell])),
+        }
+    }
+    parties
 }
 
 /// Starts the cells and waits until each has done what it does.
 async fn begin(stage: &Stage, instance: &Instance, cells: &mut [Cell], cause: Cause) {
-    let in_session = cause == Cause::SessionStop;
+    let in_session = matches!(cause, Cause::SessionStop | Cause::EngineCrash);
     let starts = cells.iter_mut().map(|cell| cell.start(stage, instance, in_session));
     futures::future::join_all(starts).await;
 }
@@ -87,8 +126,7 @@ async fn begin(stage: &Stage, instance: &Instance, cells: &mut [Cell], cause: Ca
 async fn trees_end_while_the_app_runs() {
     let stage = Stage::alone().await;
     let mut instance = Instance::start(&stage).await;
-    for cause in WHILE_IT_RUNS {
-        let mut cells = cells(cause);
+    for (cause, mut cells) in WHILE_IT_RUNS.into_iter().flat_map(parties) {
         begin(&stage, &instance, &mut cells, cause).await;
         let ends = cells.iter().map(|cell| end(&instance, cell, cause));
         futures::future::join_all(ends).await;
@@ -120,16 +158,26 @@ async fn end(instance: &Instance, cell: &Cell, cause: Cause) {
             instance.api("servers_restart", json!({ "name": cell.name() })).await;
         }
         Cause::Crash => cell.kill_program(),
+        Cause::EngineCrash => cell.kill_engine(instance).await,
         Cause::WardenKilled => cell.kill_warden(),
         _ => unreachable!("{cause:?} ends the app"),
     }
     cell.gone(cause.budget().saturating_sub(began.elapsed()), cause).await;
 }
 
-async fn app_ends(cause: Cause, by: impl AsyncFnOnce(&Stage, &mut Instance, &[Cell])) {
+async fn app_ends(cause: Cause, by: impl AsyncFn(&Stage, &mut Instance, &[Cell])) {
+    for (cause, cells) in parties(cause) {
+        app_ends_with(cells, cause, &by).await;
+    }
+}
+
+async fn app_ends_with(
+    mut cells: Vec<Cell>,
+    cause: Cause,
+    by: &impl AsyncFn(&Stage, &mut Instance, &[Cell]),
+) {
     let stage = Stage::alone().await;
     let mut instance = Instance::start(&stage).await;
-    let mut cells = cells(cause);
     begin(&stage, &instance, &mut cells, cause).await;
     let began = Instant::now();
     by(&stage, &mut instance, &cells).await;
@@ -214,23 +262,24 @@ async fn trees_end_with_the_next_start_when_the_app_and_all_wardens_are_killed()
 /// The part that a plain run takes leaves nobody out.
 #[test]
 fn every_misbehaviour_and_every_cause_has_cells() {
-    let causes = WHILE_IT_RUNS.into_iter().chain([
-        Cause::Quit,
-        Cause::SecondQuit,
-        Cause::Sigterm,
-        Cause::AppKilled,
-        Cause::AppAndWardensKilled,
-    ]);
     let mut met = std::collections::BTreeMap::<String, usize>::new();
-    for cause in causes {
+    let (mut whole, mut taken) = (0, 0);
+    for cause in WHILE_IT_RUNS.into_iter().chain(ITS_ENDS) {
+        let roles = Role::ALL.into_iter().filter(|role| cause.of(*role)).count();
         let cells = cells(cause);
-        assert!(cells.len() >= 3, "{cause:?}");
+        whole += roles * Misbehaviour::ALL.len();
+        taken += cells.len();
+        assert!(cells.len() >= 3 * roles, "{cause:?}");
         for cell in cells {
             *met.entry(cell.to_string()).or_default() += 1;
         }
     }
-    assert_eq!(met.len(), Misbehaviour::ALL.len() * 2);
-    assert!(met.values().all(|count| *count >= 2 || is_full()), "{met:?}");
+    println!("{taken} of {whole} cells");
+    // Servers end for all causes, engines for all but three, terminals for all but two.
+    assert_eq!(whole, Misbehaviour::ALL.len() * (11 + 8 + 9));
+    assert!(if is_full() { taken == whole } else { taken >= whole / PART - 3 }, "{taken}");
+    assert_eq!(met.len(), Misbehaviour::ALL.len() * Role::ALL.len());
+    assert!(met.values().all(|count| *count >= 2), "{met:?}");
 }
 
 /// Waits for a state of a cell.
