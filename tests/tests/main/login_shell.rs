@@ -117,6 +117,57 @@ async fn a_desktop_start_finds_what_the_login_shell_finds() {
     stage.finish().await;
 }
 
+/// Each has its own start-up files, its own syntax and its own ideas of `-l` and `-c`.
+#[tokio::test]
+async fn every_login_shell_is_understood() {
+    let posix =
+        "echo Welcome\nexport PATH=\"$HOME/.versions/bin:$PATH\"\nexport LOGIN_ONLY=\"$0 it's\"\n";
+    let csh =
+        "echo Welcome\nsetenv PATH \"$HOME/.versions/bin:$PATH\"\nsetenv LOGIN_ONLY \"$0 it's\"\n";
+    let fish =
+        "echo Welcome\nset -gx PATH $HOME/.versions/bin $PATH\nset -gx LOGIN_ONLY \"it's\"\n";
+    let shells = [
+        ("bash", ".bash_profile", posix),
+        ("dash", ".profile", posix),
+        // What an interactive shell reads, where most version managers write.
+        ("zsh", ".zshrc", posix),
+        ("tcsh", ".tcshrc", csh),
+        ("tcsh", ".login", csh),
+        ("fish", ".config/fish/config.fish", fish),
+    ];
+    for (name, file, text) in shells {
+        let Some(shell) = program_of(name) else {
+            println!("not run: there is no {name} here");
+            continue;
+        };
+        let stage = Stage::shared().await;
+        furnish(&stage);
+        for other in [".profile", ".bash_profile"] {
+            std::fs::remove_file(stage.path("home").join(other)).unwrap();
+        }
+        write(&stage.path("home").join(file), text, 0o644);
+        let mut instance = Instance::start_with(&stage, |command| {
+            from_desktop(command);
+            command.env("SHELL", &shell);
+        })
+        .await;
+        save(&instance, "versioned", json!({ "command": "npx", "args": ["-y"] })).await;
+        let server = instance.server_in("versioned", "ready", BOUND).await;
+        let value = variable(&instance, "versioned", "LOGIN_ONLY").await;
+        assert!(value.ends_with("it's"), "{name} {file}: {value:?} {server}\n{}", instance.log());
+        let path = variable(&instance, "versioned", "PATH").await;
+        assert!(path.starts_with(&stage.text("home/.versions/bin:")), "{name} {file}: {path}");
+        assert!(path.ends_with("/usr/bin:/bin"), "{name} {file}: {path}");
+        instance.quit().await;
+        stage.finish().await;
+    }
+}
+
+fn program_of(name: &str) -> Option<std::path::PathBuf> {
+    let folders = ["/bin", "/usr/bin", "/usr/local/bin"];
+    folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+}
+
 /// Launcher leftovers go, the user's own stays, and the server's own `env` wins.
 #[tokio::test]
 async fn children_get_the_users_environment_and_not_the_launchers() {

@@ -142,8 +142,13 @@ async fn ask(
     program: &Path,
     deadline: Deadline,
 ) -> Result<LoginShell, String> {
-    let mark = format!("gantry-{}-environment", std::process::id());
-    let question = format!("printf '%s' '{mark}'; /usr/bin/env -0; printf '%s' '{mark}'");
+    // In two parts: a shell that exports `_` has the last word of a command in the environment.
+    let (head, tail) = ("gantry", format!("-{}-environment", std::process::id()));
+    let mark = format!("{head}{tail}");
+    let question = format!(
+        "{}printf '%s%s' {head} '{tail}'; /usr/bin/env -0; printf '%s%s' {head} '{tail}'",
+        before_question(program)
+    );
     let launch = Launch {
         name: "login shell".into(),
         role: Role::Own,
@@ -195,6 +200,14 @@ fn arguments(program: &Path) -> &'static [&'static str] {
         // Theirs takes `-l` alone only.
         Some("csh" | "tcsh") => &["-ic"],
         _ => &["-i", "-l", "-c"],
+    }
+}
+
+/// What a login shell would read and an interactive one does not, where it cannot be both.
+fn before_question(program: &Path) -> &'static str {
+    match program.file_name().and_then(OsStr::to_str) {
+        Some("csh" | "tcsh") => "if ( -r ~/.login ) source ~/.login; ",
+        _ => "",
     }
 }
 
