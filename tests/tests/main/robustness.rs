@@ -140,3 +140,23 @@ async fn a_sessions_token_opens_its_own_servers_only() {
     instance.quit().await;
     stage.finish().await;
 }
+
+/// Its command is no agent but `yes`: that is known long before its time to answer is over.
+#[tokio::test]
+async fn a_flood_of_rubbish_instead_of_an_answer_is_ended_and_said() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    for script in ["yes rubbish", "yes | tr -d '\\n'"] {
+        let request = json!({ "project_id": "p", "prompt": "hello", "user_id": "u",
+            "agent_config": { "agent_server": {
+                "agent_id": "rubbish", "command": "sh", "args": ["-c", script] } } });
+        let began = Instant::now();
+        let answer = instance.post("/computer/chat", &request).await;
+        assert!(began.elapsed() < BOUND, "{script}: {:?}", began.elapsed());
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        assert!(message.contains("may not be an ACP agent"), "{script}: {answer:?}");
+        stage.empty_but(&[instance.pid], Duration::from_secs(6)).await;
+    }
+    instance.quit().await;
+    stage.finish().await;
+}

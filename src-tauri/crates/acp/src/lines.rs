@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot, watch},
 };
 
 /// How many of the skipped lines are logged and remembered.
@@ -24,11 +24,28 @@ const LONGEST_NOISE: usize = 300;
 /// A line buffer that grew beyond this is given back after use.
 const LARGE_LINE: usize = 1024 * 1024;
 
-/// The lines that were skipped: the last of them, bounded.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noise(Arc<Mutex<(u64, VecDeque<String>)>>);
+/// What was skipped: the last lines of it, bounded, and how many bytes it was.
+#[derive(Clone, Debug)]
+pub(crate) struct Noise(Arc<Mutex<(u64, VecDeque<String>)>>, watch::Sender<usize>);
+
+impl Default for Noise {
+    fn default() -> Self {
+        Self(Arc::default(), watch::Sender::new(0))
+    }
+}
 
 impl Noise {
+    /// Counts bytes that belong to no message.
+    fn count(&self, bytes: usize) {
+        self.1.send_modify(|all| *all = all.saturating_add(bytes));
+    }
+
+    /// Waits until so many bytes were skipped.
+    pub(crate) async fn reaches(&self, bytes: usize) {
+        // The sender lives in `self`.
+        drop(self.1.subscribe().wait_for(|all| *all >= bytes).await);
+    }
+
     fn add(&self, line: &str, why: &str) {
         let cut = line[..line.floor_char_boundary(LONGEST_NOISE)].to_owned();
         let mut noise = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +180,7 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
             line = Vec::new();
         }
         line.clear();
-        match next_line(&mut reader, &mut line, limit).await? {
+        match next_line(&mut reader, &mut line, limit, &noise).await? {
             Line::End => return Ok(()),
             Line::TooLong => noise.add(
                 &String::from_utf8_lossy(&line[..line.len().min(LONGEST_NOISE)]),
@@ -193,7 +210,10 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
                         behind = true;
                         hand_over(&incoming, frame)?;
                     }
-                    Err(why) => noise.add(text, why),
+                    Err(why) => {
+                        noise.count(text.len());
+                        noise.add(text, why);
+                    }
                 }
             }
         }
@@ -261,6 +281,7 @@ async fn next_line<R: AsyncRead + Unpin>(
     reader: &mut BufReader<R>,
     line: &mut Vec<u8>,
     limit: usize,
+    noise: &Noise,
 ) -> io::Result<Line> {
     let mut too_long = false;
     loop {
@@ -282,6 +303,9 @@ async fn next_line<R: AsyncRead + Unpin>(
         }
         if !too_long {
             line.extend_from_slice(part);
+        }
+        if too_long {
+            noise.count(part.len());
         }
         let used = end.map_or(chunk.len(), |end| end + 1);
         reader.consume(used);

@@ -328,6 +328,11 @@ impl Peer {
         self.noise.last()
     }
 
+    /// Waits until the agent has written so many bytes that belong to no message.
+    pub async fn rubbish_reaches(&self, bytes: usize) {
+        self.noise.reaches(bytes).await;
+    }
+
     /// Whether the connection stands.
     pub fn is_connected(&self) -> bool {
         self.link.borrow().is_some()

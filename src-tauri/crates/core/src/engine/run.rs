@@ -17,6 +17,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const CLEAN_UP: Duration = Duration::from_secs(5);
 /// An agent that closed its output should end by itself within this.
 const AFTER_OUTPUT: Duration = Duration::from_secs(1);
+/// How many bytes that are no messages an agent may write before it has answered `initialize`:
+/// one that writes without end would keep a processor busy until its time is over.
+const MOST_RUBBISH: usize = 8_000_000;
 /// How many lines of standard error explain a failure.
 const STDERR_LINES: usize = 10;
 /// Messages that are handed on together, when so many are there.
@@ -64,6 +67,15 @@ pub(super) async fn run(engine: Engine, engines: Engines) {
         biased;
         _ = &mut stopping => None,
         exit = tree.exited() => Some(ended_with(&engine, exit, pump, &stderr).await),
+        () = peer.rubbish_reaches(MOST_RUBBISH) => Some(explain(
+            format!(
+                "the agent wrote {} MB that are no messages instead of an answer to \
+                 `initialize`; its command may not be an ACP agent",
+                MOST_RUBBISH / 1_000_000
+            ),
+            &stderr,
+            &peer.noise(),
+        )),
         answer = Deadline::after(limit).bound(peer.initialize(client)) => match answer {
             Ok(Ok(facts)) => {
                 tracing::info!(
