@@ -6,6 +6,7 @@ use crate::{
     import::Import,
     mcp::McpArgs,
     quit::Quit,
+    reaper::Reaper,
     serve::Serve,
     shells::{Completions, Man},
     status::Status,
@@ -51,6 +52,9 @@ pub enum Command {
     Import(Import),
     /// Look at what your setup needs, and say what to do
     Doctor(Doctor),
+    /// Ends what a Gantry without wardens leaves when it is killed; started by Gantry only
+    #[command(hide = true)]
+    Reaper(Reaper),
     /// Print the completion script of a shell
     Completions(Completions),
     /// Write the manual pages

@@ -12,6 +12,7 @@ mod import;
 mod interrupts;
 mod mcp;
 mod quit;
+mod reaper;
 mod recall;
 mod remote;
 mod serve;
@@ -56,6 +57,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
         Command::Chat(options) => Box::pin(chat::run(options)).await,
         Command::Import(options) => Box::pin(import::run(options)).await,
         Command::Doctor(options) => Box::pin(doctor::run(options)).await,
+        Command::Reaper(options) => reaper::run(options).await,
         Command::Completions(options) => shells::completions(&options),
         Command::Man(options) => shells::man(&options),
     }

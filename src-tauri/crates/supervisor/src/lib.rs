@@ -28,6 +28,6 @@ pub use identity::{COOKIE_VARIABLE, Cookie, ProcessId};
 pub use launch::{Child, Launch, LaunchError, Role, StderrTail, Stdin, Stdout, Supervisor};
 pub use scope::{Scope, Task};
 pub use supervisor::warden_beside_us;
-pub use sweep::{SweepReport, sweep};
+pub use sweep::{SweepReport, sweep, sweep_after};
 pub use totals::{Totals, totals};
 pub use tree::{Cause, Ended, Exit, How, ProcessTree};

@@ -101,6 +101,11 @@ impl Supervisor {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Whether each tree has a warden, which ends it also when this process is killed.
+    pub fn has_wardens(&self) -> bool {
+        self.inner.warden.is_some()
+    }
+
     /// Starts a program in a tree of its own. Returns once the program runs. When the
     /// future is dropped before, the tree ends.
     ///
@@ -237,6 +242,7 @@ impl Inner {
             stdin: Arc::clone(&stdin),
             leader: leader(&started.child),
             control: started.control,
+            job: started.job,
         });
         let tree = ProcessTree::new(Arc::clone(&shared));
         let number = starting.number;

@@ -9,12 +9,20 @@ use std::{
     collections::{HashMap, HashSet},
     time::Duration,
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    time::{Instant, sleep, sleep_until},
+};
 
 /// How much of a command line a report keeps, in bytes.
 const COMMAND_BYTES: usize = 200;
 /// Between two looks at what is left.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a process may take to die once its files are closed.
+const DYING: Duration = Duration::from_millis(300);
+/// What a reaper gives those it ends: nothing is left two seconds after the app was killed.
+const REAPING: Duration = Duration::from_millis(1500);
 
 /// What a sweep found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +67,24 @@ pub async fn sweep(deadline: Deadline) -> SweepReport {
     let mut ended: Vec<_> = known.into_iter().collect();
     ended.sort_unstable();
     SweepReport { ended, left }
+}
+
+/// The life of a reaper, which stands in for wardens where there are none: waits for the end of
+/// `input`, whose other end its owner holds, and sweeps if the owner has died and not quit. It
+/// runs in a process of its own; where the program that runs it is killed too, the sweep of the
+/// next start is left.
+pub async fn sweep_after(owner: ProcessId, mut input: impl AsyncRead + Unpin) -> SweepReport {
+    let mut buffer = [0; 64];
+    while input.read(&mut buffer).await.is_ok_and(|length| length > 0) {}
+    // The system closes what a dying process had open a moment before it is dead.
+    let until = Instant::now() + DYING;
+    while owner.is_alive() {
+        if Instant::now() >= until {
+            return SweepReport::default();
+        }
+        sleep(PAUSE).await;
+    }
+    sweep(Deadline::after(REAPING)).await
 }
 
 async fn look(scope: &Scope) -> Vec<Stat> {

@@ -4,7 +4,8 @@
 //! |---|---|---|---|
 //! | process table | `/proc` | sysinfo | sysinfo |
 //! | signals | pidfd | `kill` | `TerminateProcess` for all of them |
-//! | start | warden | own group | plain |
+//! | start | warden | own group | Job Object |
+//! | when we are killed | warden | reaper ([`crate::sweep_after`]) | Job Object |
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -62,4 +63,6 @@ pub(crate) struct Started {
     pub stderr: OutputPipe,
     /// Our end of the warden's control socket.
     pub control: Option<Control>,
+    /// What the system ends with us, where it does so.
+    pub job: Option<Job>,
 }

@@ -31,6 +31,10 @@ pub(crate) type OutputPipe = pipe::Receiver;
 /// The reading half of the control socket.
 pub(crate) type ControlReader = tokio::net::UnixStream;
 
+/// There is no such thing here: a warden or a reaper ends a tree when we cannot.
+#[derive(Debug)]
+pub(crate) enum Job {}
+
 /// Our end of a warden's control socket. Dropping it, and the reader, ends the tree.
 #[derive(Debug)]
 pub(crate) struct Control(OwnedFd);
@@ -88,7 +92,7 @@ pub(crate) fn start(start: &Start<'_>) -> io::Result<(Started, Option<ControlRea
     #[expect(clippy::disallowed_methods, reason = "rule 2: the one place that starts a process")]
     let child = command.spawn()?;
     let Streams { stdin, stdout, stderr } = streams;
-    Ok((Started { child, stdin, stdout, stderr, control }, reader))
+    Ok((Started { child, stdin, stdout, stderr, control, job: None }, reader))
 }
 
 /// Our ends, made ready before the start so that nothing can fail after it.

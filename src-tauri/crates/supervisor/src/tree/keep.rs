@@ -34,6 +34,7 @@ pub(crate) async fn keep(shared: Arc<Shared>, child: Child, control: Option<Cont
         }
     };
     after(&shared, status).await;
+    shared.close_job();
     shared.over.send_replace(true);
     drop(last_resort);
 }

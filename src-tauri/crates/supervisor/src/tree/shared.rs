@@ -4,7 +4,7 @@ use super::Exit;
 use crate::{
     Cookie, ProcessId, Role, Scope,
     census::{Census, Snapshot},
-    os::{self, Control, Stat, below},
+    os::{self, Control, Job, Stat, below},
     streams::StdinSlot,
 };
 use gantry_warden::words::{Order, Report};
@@ -46,6 +46,7 @@ pub(crate) struct Shared {
     pub leader: ProcessId,
     pub warden: Option<ProcessId>,
     pub control: Option<Control>,
+    job: Mutex<Option<Job>>,
     pub beginning: watch::Sender<Beginning>,
     pub exit: watch::Sender<Option<Exit>>,
     /// Nothing of the tree is left, the warden included.
@@ -73,6 +74,7 @@ pub(crate) struct Parts {
     pub stdin: Arc<StdinSlot>,
     pub leader: ProcessId,
     pub control: Option<Control>,
+    pub job: Option<Job>,
 }
 
 impl Shared {
@@ -88,6 +90,7 @@ impl Shared {
             leader: parts.leader,
             warden: parts.control.is_some().then_some(parts.leader),
             control: parts.control,
+            job: Mutex::new(parts.job),
             beginning: watch::Sender::new(Beginning::Pending),
             exit: watch::Sender::new(None),
             over: watch::Sender::new(false),
@@ -148,6 +151,11 @@ impl Shared {
         if let Some(control) = &self.control {
             control.say(order);
         }
+    }
+
+    /// Ends all that the system holds together for us, where it does (Windows).
+    pub fn close_job(&self) {
+        drop(self.job.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Nobody needs the tree: the warden, or without one the keeper, ends it with its

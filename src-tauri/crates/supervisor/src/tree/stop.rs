@@ -233,6 +233,7 @@ impl Stopping {
     /// KILL, by the warden and by ourselves, until none is left or the deadline.
     async fn kill(&mut self) -> Vec<ProcessId> {
         self.shared.order(Order::Kill);
+        self.shared.close_job();
         if self.shared.warden.is_some() && self.over_by(Self::wardens_turn).await {
             return Vec::new();
         }
