@@ -143,3 +143,74 @@ async fn a_quit_while_a_server_starts_and_an_agent_initialises_leaves_nothing() 
     tokio::time::timeout(Duration::from_secs(2), waiting).await.unwrap().unwrap().ok();
     stage.finish().await;
 }
+
+/// No `gantry-warden` beside it, as on a system that has none: one reaper acts in their place.
+#[tokio::test]
+async fn kill_minus_nine_without_wardens_leaves_nothing_after_two_seconds() {
+    let stage = Stage::alone().await;
+    let program = stage.path("bin/gantry");
+    std::fs::create_dir_all(stage.path("bin")).unwrap();
+    let original = programs::path("gantry");
+    if std::fs::hard_link(&original, &program).is_err() {
+        // The temporary directory may be on another file system.
+        std::fs::copy(&original, &program).unwrap();
+    }
+    let start = async || {
+        Instance::start_with(&stage, |command| {
+            *command = stage.command(&program);
+            command.arg("serve").arg("--data-dir").arg(stage.data_dir());
+        })
+        .await
+    };
+    let mut instance = start().await;
+    let children = "plain,setsid,daemon,holding";
+    let request = json!({
+        "project_id": "p", "prompt": "ECHO hello",
+        "agent_config": {
+            "agent_server": programs::fake_agent(json!({
+                "FAKE_AGENT_STUBBORN": "1", "FAKE_AGENT_SPAWN": children })),
+            "context_servers": {
+                "own": programs::fake_mcp(&["--ignore-term", "--ignore-eof", "--spawn", children]),
+            },
+        },
+    });
+    instance.turn(request.clone(), Duration::from_secs(20)).await;
+    wait_until("all their children run", Duration::from_secs(10), async || {
+        (stage.running("stubborn").len() == 8).then_some(())
+    })
+    .await;
+    assert!(stage.running("gantry-warden").is_empty());
+    instance.signal(Signal::KILL);
+    stage.empty_but(&[], Duration::from_secs(2)).await;
+    instance.ended(Duration::from_secs(1)).await;
+
+    // In order, it ends with the others.
+    let mut instance = start().await;
+    instance.turn(request, Duration::from_secs(20)).await;
+    instance.quit().await;
+    stage.empty_but(&[], Duration::from_millis(100)).await;
+    stage.finish().await;
+}
+
+/// Who deletes the data directory of a Gantry that runs has a Gantry that can keep nothing.
+#[tokio::test]
+async fn a_gantry_whose_data_directory_is_removed_ends_and_touches_no_other() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let mut config = programs::fake_mcp(&["--spawn", "setsid,daemon"]);
+    config["persistent"] = json!(true);
+    instance.api("servers_save", json!({ "name": "own", "config": config })).await;
+    instance.server_in("own", "ready", Duration::from_secs(20)).await;
+    std::fs::remove_dir_all(stage.data_dir()).unwrap();
+    // Somebody starts the next one at once.
+    let mut next = Instance::start(&stage).await;
+    let (status, _) = instance.ended(Duration::from_secs(15)).await;
+    assert_eq!(status.code(), Some(1), "{}", instance.log());
+    assert!(instance.log().contains("was removed or replaced"), "{}", instance.log());
+    // What it says of itself is still there, and it answers.
+    assert!(stage.data_dir().join("run/instance.json").exists());
+    assert_eq!(next.api("servers_list", json!({})).await["servers"], json!([]));
+    stage.empty_but(&[next.pid], Duration::from_secs(1)).await;
+    next.quit().await;
+    stage.finish().await;
+}

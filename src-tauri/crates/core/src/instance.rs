@@ -58,7 +58,7 @@ pub struct Instance {
     token_file: PathBuf,
     /// Whether the token file is ours to remove.
     own_token: bool,
-    _lock: fs::File,
+    lock: fs::File,
 }
 
 impl Instance {
@@ -83,7 +83,7 @@ impl Instance {
             token,
             token_file: path,
             own_token: token_file.is_none(),
-            _lock: lock,
+            lock,
         })
     }
 
@@ -112,8 +112,17 @@ impl Instance {
         write_private(&self.data.instance_file(), &serde_json::to_string(&info)?)
     }
 
-    /// Takes back what was announced, at the end.
+    /// Whether the directory is still the one that was taken, and nobody has removed or
+    /// replaced it: another Gantry could take the new one, and what we write is lost.
+    pub fn has_its_directory(&self) -> bool {
+        is_the_file(&self.lock, &lock_file(&self.data))
+    }
+
+    /// Takes back what was announced, at the end. What is another one's by now stays.
     pub fn withdraw(&self) {
+        if !self.has_its_directory() {
+            return;
+        }
         let _ = fs::remove_file(self.data.instance_file());
         if self.own_token {
             let _ = fs::remove_file(&self.token_file);
@@ -128,8 +137,30 @@ impl Instance {
     }
 }
 
+fn lock_file(data: &DataDir) -> PathBuf {
+    data.run.join("lock")
+}
+
+/// Whether a path still names this open file.
+#[cfg(unix)]
+fn is_the_file(file: &fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
+        // What cannot be known is not taken for the worst.
+        (Err(_), _) => true,
+    }
+}
+
+/// An open file cannot be removed here.
+#[cfg(not(unix))]
+fn is_the_file(_: &fs::File, _: &Path) -> bool {
+    true
+}
+
 fn lock(data: &DataDir) -> Result<fs::File, InstanceError> {
-    let path = data.run.join("lock");
+    let path = lock_file(data);
     let mut file =
         fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
     match file.try_lock() {
@@ -241,6 +272,21 @@ mod tests {
             let refused = Instance::take(&data, Some(path)).unwrap_err().to_string();
             assert!(refused.contains("no token file"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_is_ours_no_more_nor_is_its_successor() {
+        let place = tempfile::tempdir().unwrap();
+        let data = DataDir::at(place.path().join("data"));
+        let first = Instance::take(&data, None).unwrap();
+        assert!(first.has_its_directory());
+        fs::remove_dir_all(&data.root).unwrap();
+        assert!(!first.has_its_directory());
+        let second = Instance::take(&data, None).unwrap();
+        second.announce("http://127.0.0.1:1").unwrap();
+        assert!(second.has_its_directory() && !first.has_its_directory());
+        first.withdraw();
+        assert!(data.instance_file().exists() && data.token_file().exists());
     }
 
     #[test]

@@ -121,6 +121,8 @@ struct Requests {
     first: Option<Instant>,
     count: usize,
     cause: String,
+    /// Gantry could not go on.
+    failed: bool,
     /// To the watchdog.
     watchdog: Option<mpsc::Sender<watchdog::Word>>,
 }
@@ -177,6 +179,12 @@ impl Shutdown {
         });
     }
 
+    /// The same because Gantry cannot go on: the exit code says so.
+    pub(crate) fn give_up(&self, cause: &str) {
+        self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).failed = true;
+        self.request(cause);
+    }
+
     /// Whether the end was asked for.
     pub fn is_requested(&self) -> bool {
         *self.inner.urgency.borrow() > Urgency::None
@@ -207,6 +215,10 @@ impl Shutdown {
 
     fn cause(&self) -> String {
         self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).cause.clone()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).failed
     }
 
     fn watched_by(&self, watchdog: mpsc::Sender<watchdog::Word>) {

@@ -25,15 +25,20 @@ use crate::{
     wire::LastExit,
 };
 use gantry_store::{Store, StoreError};
-use gantry_supervisor::{Deadline, Scope, Supervisor, environment, sweep, table::Table};
+use gantry_supervisor::{
+    Child, Deadline, Launch, ProcessId, Role, Scope, Supervisor, environment, sweep, table::Table,
+};
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
 /// How long the sweep for leftovers of earlier runs may delay the start.
 const SWEEP_LIMIT: Duration = Duration::from_secs(2);
+
+/// Between two looks at whether the data directory is still ours.
+const DIRECTORY_PAUSE: Duration = Duration::from_secs(2);
 
 /// How a Gantry is started.
 #[derive(Clone, Debug)]
@@ -81,6 +86,8 @@ struct Inner {
     shutdown: Shutdown,
     /// Owner of the shutdown itself, which closes `scope`.
     _shutdown_scope: Scope,
+    /// Where there are no wardens: the end of its input tells it that we are gone.
+    _reaper: Option<Child>,
     last_exit: Option<LastExit>,
     table: Mutex<Table>,
     files: crate::files::Listings,
@@ -121,6 +128,7 @@ impl App {
         if options.programs.warden.is_none() && cfg!(target_os = "linux") {
             tracing::warn!("gantry-warden is not beside this program: daemons may survive a crash");
         }
+        let reaper = start_reaper(&supervisor, &options.programs).await;
         // Before anything is looked for or started.
         environment::ask_login_shell(&supervisor).await;
         let events = Events::of_this_run();
@@ -175,6 +183,7 @@ impl App {
                 installs,
                 shutdown,
                 _shutdown_scope: shutdown_scope,
+                _reaper: reaper,
                 table: Mutex::default(),
                 files: crate::files::Listings::default(),
                 saving: tokio::sync::Mutex::default(),
@@ -182,6 +191,8 @@ impl App {
             }),
         };
         app.install_defaults().await?;
+        let watch = watch_directory(Arc::downgrade(&app.inner), app.scope().cancelled());
+        app.scope().spawn("data directory", watch);
         Ok(app)
     }
 
@@ -275,5 +286,51 @@ impl App {
     /// Shutting down.
     pub fn still_open(&self) -> crate::Result<()> {
         if self.inner.shutdown.is_requested() { Err(crate::Error::shutting_down()) } else { Ok(()) }
+    }
+}
+
+/// One process for all trees that acts when this one is killed, where trees have no wardens and
+/// the system does not end them with us.
+async fn start_reaper(supervisor: &Supervisor, programs: &Programs) -> Option<Child> {
+    if supervisor.has_wardens() || !cfg!(unix) {
+        return None;
+    }
+    let me = ProcessId::current();
+    let launch = Launch {
+        name: "reaper".into(),
+        role: Role::Own,
+        program: programs.gantry.clone().into(),
+        args: vec!["reaper".into(), me.pid.to_string().into(), me.start.to_string().into()],
+        env: Vec::new(),
+        cwd: None,
+        grace: Duration::ZERO,
+    };
+    match supervisor.launch(launch).await {
+        Ok(child) => Some(child),
+        Err(error) => {
+            tracing::warn!("what a crash leaves is ended by the next start only: {error}");
+            None
+        }
+    }
+}
+
+/// Ends a Gantry whose data directory was removed or replaced: it can keep nothing any more, and
+/// another one could take the new directory beside it.
+async fn watch_directory(inner: Weak<Inner>, cancelled: impl Future<Output = ()>) {
+    tokio::pin!(cancelled);
+    loop {
+        tokio::select! {
+            () = &mut cancelled => return,
+            () = tokio::time::sleep(DIRECTORY_PAUSE) => {}
+        }
+        let Some(inner) = inner.upgrade() else { return };
+        if !inner.instance.has_its_directory() {
+            tracing::error!(
+                "{} was removed or replaced while Gantry ran; it ends, because nothing can be \
+                 kept any more. Start it again",
+                inner.data.root.display()
+            );
+            return inner.shutdown.give_up("the data directory is gone");
+        }
     }
 }

@@ -78,7 +78,7 @@ pub(crate) async fn run(shutdown: Shutdown, parts: Parts) {
     }
 
     let report = ExitReport {
-        code: u8::from(!left.is_empty()),
+        code: u8::from(!left.is_empty() || shutdown.has_failed()),
         cause: shutdown.cause(),
         at: now(),
         ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -87,7 +87,7 @@ pub(crate) async fn run(shutdown: Shutdown, parts: Parts) {
         stuck_tasks,
         cut_short: None,
     };
-    tell(&parts, &report);
+    tell(&parts, &report, shutdown.has_failed());
     parts.events.publish(Happening::ShuttingDown { phase: Phase::Exit.name().into() });
     shutdown.end(report);
 }
@@ -187,7 +187,7 @@ fn tree_end((tree, ended): &(ProcessTree, Ended)) -> TreeEnd {
     }
 }
 
-fn tell(parts: &Parts, report: &ExitReport) {
+fn tell(parts: &Parts, report: &ExitReport, has_failed: bool) {
     for tree in &report.trees {
         tracing::info!(
             name = tree.name,
@@ -202,7 +202,8 @@ fn tell(parts: &Parts, report: &ExitReport) {
     for task in &report.stuck_tasks {
         tracing::warn!(task, "a task did not end by itself");
     }
-    if let Err(error) = write_down(&parts.last_exit, report) {
+    // Without its directory there is no next start to tell, and there may be another's by now.
+    if !has_failed && let Err(error) = write_down(&parts.last_exit, report) {
         tracing::warn!("how Gantry ended could not be written down: {error}");
     }
     if report.left.is_empty() {
