@@ -139,6 +139,56 @@ test('processes are shown as they are, and a session is stopped there', () =>
     await engine.waitFor({ state: 'detached' });
   }));
 
+test('after a crash the next start says what happened, with a report to copy', () =>
+  onStage('crash', async (stage) => {
+    await stage.knowFakeAgent({ FAKE_AGENT_SPAWN: 'setsid,daemon' });
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ECHO here');
+    await stage.endOfTurn();
+    await stage.page.close();
+    stage.serve.kill('SIGKILL');
+    await stage.ended;
+    // The wardens are still at work, or not: the start makes sure of it.
+    await stage.start();
+    await stage.context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    stage.page = await stage.open();
+    const { page } = stage;
+    const notice = page.getByTestId('notice');
+    assert.match(await notice.innerText(), /Gantry ended unexpectedly/);
+    await page.getByTestId('last-exit-details').click();
+    const report = await page.getByTestId('last-exit-report').innerText();
+    assert.match(report, /Gantry ended unexpectedly[^]*The end of the log:/);
+    assert.deepEqual(await stage.inaccessible(), []);
+    await stage.screenshot('last-exit');
+    await page.getByTestId('last-exit-copy').click();
+    await until('it is copied', async () => /Copied/.test(await page.getByTestId('last-exit-copy').innerText()));
+    const { last_exit: told } = await stage.api('snapshot', {});
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), told.report);
+    await page.getByTestId('drawer-close').click();
+    await stage.api('settings_set', { language: 'zh' });
+    await until('it is told in Chinese', async () => /意外结束/.test(await notice.innerText()));
+    await page.getByTestId('notice-dismiss').click();
+    await notice.waitFor({ state: 'detached' });
+  }));
+
+test('what was forced at a quit is told by name', () =>
+  onStage('forced', async (stage) => {
+    await stage.knowFakeAgent({ FAKE_AGENT_STUBBORN: '1' });
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await stage.say('ECHO here');
+    await stage.endOfTurn();
+    await stage.page.close();
+    await stage.quit();
+    await stage.start();
+    stage.page = await stage.open();
+    const { page } = stage;
+    assert.match(await page.getByTestId('notice').innerText(), /were killed: scripted/);
+    await page.getByTestId('last-exit-details').click();
+    const killed = page.locator('[data-testid=last-exit-tree][data-how=killed]');
+    assert.match(await killed.innerText(), /scripted[^]*Agent[^]*Killed/);
+    await stage.screenshot('last-exit-forced');
+  }));
+
 test('messages wait while the agent works, can be changed, and go in order', () =>
   onStage('queue', async (stage) => {
     const { page } = stage;
