@@ -39,17 +39,36 @@ fn line(process: &Process) -> Stat {
         ProcessStatus::Stop => b'T',
         _ => b'S',
     };
+    let pid = process.pid().as_u32();
+    let (group, session) = families(pid);
     Stat {
-        pid: process.pid().as_u32(),
+        pid,
         parent: process.parent().map_or(0, Pid::as_u32),
-        group: 0,
-        session: 0,
+        group,
+        session,
         state,
         threads: 1,
         ticks: process.accumulated_cpu_time(),
         start: process.start_time(),
         pages: process.memory(),
     }
+}
+
+/// The group and the session of a process; 0 for what is not known.
+#[cfg(unix)]
+fn families(pid: u32) -> (u32, u32) {
+    use rustix::process::{Pid, getpgid, getsid};
+    let number = |found: rustix::io::Result<Pid>| {
+        found.ok().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).unwrap_or(0)
+    };
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    raw.map_or((0, 0), |raw| (number(getpgid(Some(raw))), number(getsid(Some(raw)))))
+}
+
+/// There are no such things here.
+#[cfg(not(unix))]
+fn families(_pid: u32) -> (u32, u32) {
+    (0, 0)
 }
 
 /// The process that has this pid now. `start` is in seconds since 1970.
