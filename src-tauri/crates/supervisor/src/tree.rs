@@ -37,6 +37,16 @@ pub enum Exit {
     Unknown,
 }
 
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::Unknown => f.write_str("an unknown status"),
+        }
+    }
+}
+
 /// How a tree ended, worst member first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {

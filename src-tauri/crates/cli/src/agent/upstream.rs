@@ -326,7 +326,7 @@ impl Link {
         }
         if let Some((tree, stderr)) = &self.child {
             if let Some(exit) = tree.exit() {
-                why = format!("{why}; the program ended ({exit:?})");
+                why = format!("{why}; the program ended with {exit}");
             }
             let lines = stderr.lines(5);
             if !lines.is_empty() {

@@ -310,17 +310,10 @@ impl Installs {
         tree.stop(Cause::Unused, Deadline::after(CLEAN_UP)).await;
         match ended {
             Ok(Exit::Code(0)) => Ok(()),
-            Ok(exit) => {
-                let exit = match exit {
-                    Exit::Code(code) => format!("exit code {code}"),
-                    Exit::Signal(signal) => format!("signal {signal}"),
-                    Exit::Unknown => "an unknown status".to_owned(),
-                };
-                Err(Error::failed(format!(
-                    "{program} ended with {exit}, and nothing was changed: {}",
-                    told.last.join("\n")
-                )))
-            }
+            Ok(exit) => Err(Error::failed(format!(
+                "{program} ended with {exit}, and nothing was changed: {}",
+                told.last.join("\n")
+            ))),
             Err(_) => Err(Error::failed(format!(
                 "{program} was not done after {} minutes and was ended; nothing was changed",
                 LIMIT.as_secs() / 60

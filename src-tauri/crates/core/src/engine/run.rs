@@ -259,13 +259,8 @@ async fn ended_with(engine: &Engine, exit: Exit, pump: Task<()>, stderr: &Stderr
     while stderr.lines(1).is_empty() && !last_words.is_over() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let status = match exit {
-        Exit::Code(code) => format!("exit code {code}"),
-        Exit::Signal(signal) => format!("signal {signal}"),
-        Exit::Unknown => "an unknown status".to_owned(),
-    };
     let noise = engine.inner.process.get().map(|process| process.peer.noise()).unwrap_or_default();
-    explain(format!("agent ended with {status}"), stderr, &noise)
+    explain(format!("agent ended with {exit}"), stderr, &noise)
 }
 
 /// The agent's output ended before the agent did.
