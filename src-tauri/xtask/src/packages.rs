@@ -13,11 +13,12 @@ pub const BUILD: &[&str] = &[
 ];
 
 /// What the tests need on top: a display, a session bus, a window manager, the
-/// drivers, and fonts for the screenshots. Not `dbus-x11`: it would start a
+/// drivers, fonts for the screenshots, and the login shells that people have. Not `dbus-x11`: it would start a
 /// stray session bus that outlives the application.
 pub const TEST: &[&str] = &[
     "chromium",
     "dbus-daemon",
+    "fish",
     "fonts-dejavu-core",
     "fonts-noto-cjk",
     "imagemagick",
@@ -25,11 +26,13 @@ pub const TEST: &[&str] = &[
     "procps",
     "python3",
     "python3-venv",
+    "tcsh",
     "webkit2gtk-driver",
     "wmctrl",
     "xauth",
     "xdotool",
     "xvfb",
+    "zsh",
 ];
 
 /// Makes sure that the packages are there. On a system that is not Debian's

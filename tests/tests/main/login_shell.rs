@@ -157,7 +157,7 @@ async fn every_login_shell_is_understood() {
         assert!(value.ends_with("it's"), "{name} {file}: {value:?} {server}\n{}", instance.log());
         let path = variable(&instance, "versioned", "PATH").await;
         assert!(path.starts_with(&stage.text("home/.versions/bin:")), "{name} {file}: {path}");
-        assert!(path.ends_with("/usr/bin:/bin"), "{name} {file}: {path}");
+        assert!(path.split(':').any(|entry| entry == "/usr/bin"), "{name} {file}: {path}");
         instance.quit().await;
         stage.finish().await;
     }
