@@ -14,7 +14,7 @@ use std::{collections::HashSet, fs, time::Duration};
 use tokio::task::JoinSet;
 
 /// For what must come; generous on a busy machine.
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 /// Between two ends of the app.
 const WALKS_PER_LIFE: u64 = 4;
 

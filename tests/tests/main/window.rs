@@ -164,6 +164,47 @@ async fn kill_minus_nine_of_the_desktop_program_leaves_nothing_after_two_seconds
     stage.finish().await;
 }
 
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn the_next_start_of_the_desktop_program_ends_what_nobody_else_could() {
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start(&stage).await;
+    stubborn::session(&desktop, &stage, "HANG").await;
+    let wardens = stage.running("gantry-warden");
+    assert!(!wardens.is_empty());
+    // Held, so that none acts on the app's end before it is killed itself.
+    wardens.iter().for_each(|warden| census::signal(warden.pid, Signal::STOP));
+    desktop.signal(Signal::KILL);
+    wardens.iter().for_each(|warden| census::signal(warden.pid, Signal::KILL));
+    desktop.ended(Duration::from_secs(1)).await;
+    let mut next = Desktop::start(&stage).await;
+    wait_until("all of it is gone", Duration::from_secs(5), async || {
+        let left = ["stubborn", "fake_agent", "fake_mcp"].map(|name| stage.running(name).len());
+        (left == [0, 0, 0]).then_some(())
+    })
+    .await;
+    let snapshot = next.api("snapshot", json!({})).await;
+    assert_eq!(snapshot["last_exit"]["crashed"], true, "{snapshot}");
+    next.signal(Signal::TERM);
+    next.ended_cleanly().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn a_second_quit_of_the_desktop_program_does_not_wait() {
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start(&stage).await;
+    stubborn::session(&desktop, &stage, "HANG").await;
+    desktop.signal(Signal::TERM);
+    // Later than what counts as the same gesture.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    desktop.signal(Signal::INT);
+    let (status, _) = desktop.ended(Duration::from_millis(2500)).await;
+    assert_eq!(status.code(), Some(0), "{}", desktop.log());
+    stage.finish().await;
+}
+
 /// The toolkit ends the program at once then, without any event.
 #[tokio::test]
 #[ignore = "needs a display; cargo xtask test runs it"]
