@@ -1699,6 +1699,19 @@ options?: Array<JsonValue>, };
 export type SessionState = "starting" | "idle" | "working" | "waiting_for_you" | "cancelling" | "stopped" | "failed";
 
 /**
+ * Input of `session_stop`.
+ */
+export type SessionStop = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * Kill at once instead of asking first.
+ */
+force?: boolean, };
+
+/**
  * Answer of `session_stop`.
  */
 export type SessionStopped = { 
@@ -2220,7 +2233,7 @@ export interface Commands {
   /** Cancels the running turn of a session. */
   session_cancel: { input: SessionId; output: Done };
   /** Stops a session, and its engine when it was the last one there. */
-  session_stop: { input: SessionId; output: SessionStopped };
+  session_stop: { input: SessionStop; output: SessionStopped };
   /** A page of a session's turns with everything in them. */
   session_history: { input: SessionHistory; output: History };
   /** Answers a permission request with one of the options that were offered. */

@@ -214,3 +214,21 @@ async fn a_gantry_whose_data_directory_is_removed_ends_and_touches_no_other() {
     next.quit().await;
     stage.finish().await;
 }
+
+/// Whoever is in a hurry waits for nobody who does not react.
+#[tokio::test]
+async fn a_forced_stop_does_not_ask_first() {
+    let stage = Stage::alone().await;
+    let mut instance = Instance::start(&stage).await;
+    stubborn::session(&instance, &stage, "HANG").await;
+    let sessions = instance.api("sessions_list", json!({})).await;
+    let input = json!({ "session": sessions["sessions"][0]["id"], "force": true });
+    let began = std::time::Instant::now();
+    let stopped = instance.api("session_stop", input).await;
+    // In order it would be more than four.
+    assert!(began.elapsed() < Duration::from_millis(3500), "{:?}", began.elapsed());
+    assert!(stopped["forced"].as_u64() > Some(0), "{stopped}");
+    stage.empty_but(&[instance.pid], Duration::from_secs(1)).await;
+    instance.quit().await;
+    stage.finish().await;
+}

@@ -40,8 +40,8 @@ export function stopWords(session: SessionView, servers: readonly ServerView[]):
     .join(' ');
 }
 
-export async function stopSession(gantry: Gantry, session: string): Promise<void> {
-  const stopped = await gantry.try('session_stop', { session });
+export async function stopSession(gantry: Gantry, session: string, force = false): Promise<void> {
+  const stopped = await gantry.try('session_stop', force ? { session, force } : { session });
   if (!stopped) return;
   const n = stopped.processes_ended;
   gantry.toast('good', n > 0 ? t('session.stoppedProcesses', { n }) : t('session.stopped'));

@@ -105,7 +105,7 @@ commands! {
     /// Cancels the running turn of a session.
     session_cancel(SessionId) -> Done;
     /// Stops a session, and its engine when it was the last one there.
-    session_stop(SessionId) -> SessionStopped;
+    session_stop(SessionStop) -> SessionStopped;
     /// A page of a session's turns with everything in them.
     session_history(SessionHistory) -> History;
     /// Answers a permission request with one of the options that were offered.

@@ -14,6 +14,8 @@ use std::{path::Path, time::Duration};
 
 /// The budget of a stop that a person asked for.
 pub const STOP_BUDGET: Duration = Duration::from_secs(5);
+/// The same when it is to be forced: a moment for the turn's end, and the kill.
+const FORCE_BUDGET: Duration = Duration::from_millis(1500);
 /// Lines of a server's log when the caller does not say.
 const LOG_TAIL: usize = 200;
 
@@ -213,8 +215,10 @@ impl App {
     ///
     /// # Errors
     /// Not found.
-    pub async fn session_stop(&self, input: SessionId) -> Result<SessionStopped> {
-        self.sessions().stop(&input.session, Deadline::after(STOP_BUDGET)).await
+    pub async fn session_stop(&self, input: impl Into<SessionStop>) -> Result<SessionStopped> {
+        let input = input.into();
+        let budget = if input.force { FORCE_BUDGET } else { STOP_BUDGET };
+        self.sessions().stop(&input.session, Deadline::after(budget)).await
     }
 
     /// A page of turns.

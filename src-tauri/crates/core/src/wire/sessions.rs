@@ -175,6 +175,24 @@ pub struct SessionId {
     pub session: String,
 }
 
+/// Input of `session_stop`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct SessionStop {
+    /// The session.
+    pub session: String,
+    /// Kill at once instead of asking first.
+    #[serde(default)]
+    #[ts(optional, as = "Option<bool>")]
+    pub force: bool,
+}
+
+/// In order.
+impl From<SessionId> for SessionStop {
+    fn from(of: SessionId) -> Self {
+        Self { session: of.session, force: false }
+    }
+}
+
 /// Input of `session_prompt`.
 #[derive(Clone, Debug, Serialize, Deserialize, TS)]
 pub struct SessionPrompt {
