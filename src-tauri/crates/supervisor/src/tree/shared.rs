@@ -155,7 +155,7 @@ impl Shared {
 
     /// Ends all that the system holds together for us, where it does (Windows).
     pub fn close_job(&self) {
-        drop(self.job.lock().unwrap_or_else(PoisonError::into_inner).take());
+        *self.job.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Nobody needs the tree: the warden, or without one the keeper, ends it with its
