@@ -42,8 +42,11 @@ impl App {
     /// Files of a session's project, without those that its `.gitignore` names.
     ///
     /// # Errors
-    /// Not found.
+    /// Not found; invalid without a session.
     pub async fn project_files(&self, input: ProjectFiles) -> Result<ProjectFilesFound> {
+        if input.session.is_empty() {
+            return Err(Error::invalid("`session` is missing; it says whose project is meant"));
+        }
         let sessions = self.sessions().views();
         let session = sessions
             .into_iter()

@@ -1,7 +1,7 @@
 //! An HTTP client that sends exactly what it is told.
 
 use serde_json::Value;
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -12,6 +12,8 @@ const BOUND: Duration = Duration::from_secs(20);
 pub struct Client {
     stream: TcpStream,
     read: Vec<u8>,
+    /// Events that came in one piece with those before.
+    events: VecDeque<String>,
 }
 
 #[derive(Debug)]
@@ -36,7 +38,11 @@ impl Answer {
 
 impl Client {
     pub async fn connect(address: SocketAddr) -> Self {
-        Self { stream: TcpStream::connect(address).await.unwrap(), read: Vec::new() }
+        Self {
+            stream: TcpStream::connect(address).await.unwrap(),
+            read: Vec::new(),
+            events: VecDeque::new(),
+        }
     }
 
     pub async fn write(&mut self, bytes: &[u8]) {
@@ -89,13 +95,19 @@ impl Client {
     /// The next server-sent event, as name and data; `None` at the end of the stream.
     pub async fn event(&mut self) -> Option<(String, Value)> {
         loop {
-            let block = self.chunk().await?;
-            let text = String::from_utf8(block).unwrap();
+            let text = match self.events.pop_front() {
+                Some(text) => text,
+                None => {
+                    let block = String::from_utf8(self.chunk().await?).unwrap();
+                    // One chunk is whole events: each was written at once, or with others.
+                    assert!(block.ends_with("\n\n"), "{block:?}");
+                    self.events.extend(block.split_terminator("\n\n").map(str::to_owned));
+                    continue;
+                }
+            };
             let field = |name: &str| {
                 text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
             };
-            // One chunk is one event: it was written at once.
-            assert!(text.ends_with("\n\n") && text.matches("\n\n").count() == 1, "{text:?}");
             if let Some(data) = field("data") {
                 let name = field("event").unwrap_or_default().to_owned();
                 return Some((name, serde_json::from_str(data).unwrap()));

@@ -118,7 +118,8 @@ fn script_of(launch: &Launch) -> String {
         return first;
     }
     assert_eq!(launch.args[1], "--carry");
-    let config: Value = serde_json::from_str(launch.env[0].1.to_str().unwrap()).unwrap();
+    let (_, config) = launch.env.iter().find(|(name, _)| name == "GANTRY_MCP_CONFIG").unwrap();
+    let config: Value = serde_json::from_str(config.to_str().unwrap()).unwrap();
     let url = config["mcpServers"][&launch.name]["url"].as_str().unwrap();
     url.split_once('#').map_or(String::new(), |(_, script)| script.to_owned())
 }
