@@ -256,8 +256,9 @@ async fn cancelled(script: &mut Script<'_>) {
         json!({ "name": "trigger-long-running-operation", "arguments": arguments })
     };
     let (id, mut answer) = script.client.begin("tools/call", slow(4.0)).await.unwrap();
-    // So that the request is there before its cancellation, whatever the way.
-    script.ask("ping", json!({})).await;
+    // Over HTTP each takes a way of its own: when a call of some length is over, the request is
+    // there before its cancellation.
+    script.ask("tools/call", slow(0.5)).await;
     let cancel = json!({ "requestId": id, "reason": "on second thoughts" });
     script.client.notify("notifications/cancelled", cancel).await.unwrap();
     // A second call takes longer than what is left of the first.
