@@ -41,7 +41,7 @@ pub use offers::Offers;
 pub use peer::{ClientInfo, Opening, Peer, SentRequest, Written};
 pub use problem::{Disconnected, PeerError};
 pub use tap::{Direction, Tap};
-pub use update::{RawUpdate, Shape, TextChunk};
+pub use update::{RawUpdate, Shape, TextChunk, is_part_of_conversation};
 
 use agent_client_protocol as sdk;
 use from_agent::Router;

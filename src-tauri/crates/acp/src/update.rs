@@ -80,6 +80,20 @@ impl<'de> Deserialize<'de> for RawUpdate {
     }
 }
 
+/// Whether an update of this kind is a part of the conversation. Others (commands, modes,
+/// usage) tell the present state.
+pub fn is_part_of_conversation(kind: &str) -> bool {
+    matches!(
+        kind,
+        "user_message_chunk"
+            | "agent_message_chunk"
+            | "agent_thought_chunk"
+            | "tool_call"
+            | "tool_call_update"
+            | "plan"
+    )
+}
+
 /// Fields whose meaning does not matter here, with their raw JSON.
 type Fields<'a> = Vec<(Cow<'a, str>, &'a str)>;
 

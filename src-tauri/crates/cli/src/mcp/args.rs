@@ -91,9 +91,8 @@ impl McpArgs {
             _ => return Err(format!("unexpected: {}", words.join(" "))),
         };
         let global = ToolFilter { allow: self.allow_tools.clone(), deny: self.deny_tools.clone() };
-        if let (Some(url), Some(_)) =
-            (&word, self.config.as_ref().map(drop).or(self.config_file.as_ref().map(drop)))
-        {
+        let has_config = self.config.is_some() || self.config_file.is_some();
+        if let Some(url) = word.as_ref().filter(|_| has_config) {
             return Err(format!("give {url} or a configuration, not both"));
         }
         if let Some(url) = self.url.clone().or(word) {

@@ -2,7 +2,7 @@
 //! nobody waits for yet.
 
 use super::Conversation;
-use gantry_acp::RawUpdate;
+use gantry_acp::{RawUpdate, is_part_of_conversation};
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -87,17 +87,8 @@ impl Routes {
 }
 
 /// Whether an update is a part of the conversation that we have stored already.
-/// Others (commands, modes, usage) tell the present state.
 fn is_history(update: &RawUpdate) -> bool {
-    matches!(
-        &*update.shape().kind,
-        "user_message_chunk"
-            | "agent_message_chunk"
-            | "agent_thought_chunk"
-            | "tool_call"
-            | "tool_call_update"
-            | "plan"
-    )
+    is_part_of_conversation(&update.shape().kind)
 }
 
 #[cfg(test)]

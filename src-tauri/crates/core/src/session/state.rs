@@ -143,15 +143,7 @@ impl State {
     /// The turn that an update of this kind belongs to. A late one carries its old
     /// turn: the one that the agent still works at, or the one that ended last.
     pub(super) fn turn_of(&self, kind: &str) -> Option<&str> {
-        let is_part = matches!(
-            kind,
-            "user_message_chunk"
-                | "agent_message_chunk"
-                | "agent_thought_chunk"
-                | "tool_call"
-                | "tool_call_update"
-                | "plan"
-        );
+        let is_part = gantry_acp::is_part_of_conversation(kind);
         self.lingering
             .as_ref()
             .map(|lingering| lingering.turn.as_str())
