@@ -60,6 +60,8 @@ def lead(path, body):
     # What is saved is another one: this one stays as it is.
     if "/servers_" in path and isinstance(body.get("name"), str):
         body["name"] = "fuzzed" if path.endswith("_save") else "kept"
+    if path.endswith("/servers_call") and len(str(body.get("arguments"))) % 3 == 0:
+        body["name"] = "broken"
     if path.endswith("/servers_enable"):
         body["enabled"] = True
     return body

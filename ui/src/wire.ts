@@ -441,7 +441,7 @@ sessions: number, };
 /**
  * What kind of failure it was. A code exists only because somebody acts on it.
  */
-export type ErrorCode = "VALIDATION_ERROR" | "NOT_FOUND" | "BUSY" | "SHUTTING_DOWN" | "FAILED";
+export type ErrorCode = "VALIDATION_ERROR" | "NOT_FOUND" | "BUSY" | "SHUTTING_DOWN" | "INTERRUPTED" | "UPSTREAM_FAILED" | "FAILED";
 
 /**
  * An event with its place in the order of all events of this instance.

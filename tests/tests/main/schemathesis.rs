@@ -30,6 +30,9 @@ async fn requests_from_the_document_get_answers_that_it_knows() {
     instance.api("agents_save", json!({ "id": "fake", "config": config })).await;
     let kept = json!({ "name": "kept", "config": programs::fake_mcp(&[]) });
     instance.api("servers_save", kept).await;
+    // One that fails whoever asks: that is answered with 502, which is no fault of Gantry's.
+    let broken = json!({ "name": "broken", "config": { "command": "/no/such/server" } });
+    instance.api("servers_save", broken).await;
     let request = json!({ "project_id": "p", "prompt": "ECHO here",
         "agent_config": { "agent_server": programs::fake_agent(json!({})) } });
     let (answer, _) = instance.turn(request, Duration::from_secs(30)).await;
@@ -37,6 +40,8 @@ async fn requests_from_the_document_get_answers_that_it_knows() {
     let is_long = std::env::var("GANTRY_LOAD").is_ok_and(|value| value == "long");
     let span = if is_long { 10 * SPAN } else { SPAN };
     let mut tester = stage.command(python::program("schemathesis"));
+    let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/schemathesis");
+    tester.args(["--config-file", &format!("{hooks}/schemathesis.toml")]);
     tester.arg("run").arg(format!("{}/api/openapi.json", instance.url));
     tester.args(["--header", &format!("Authorization: Bearer {}", instance.token)]);
     tester.args(["--checks", CHECKS, "--phases", "examples,coverage,fuzzing"]);
@@ -45,7 +50,6 @@ async fn requests_from_the_document_get_answers_that_it_knows() {
     for path in LEFT_OUT {
         tester.args(["--exclude-path", path]);
     }
-    let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/schemathesis");
     tester.env("SCHEMATHESIS_HOOKS", "hooks").env("PYTHONPATH", hooks);
     tester.env("PYTHONDONTWRITEBYTECODE", "1").env("NO_COLOR", "1");
     tester.env("FAKE_AGENT", programs::path("fake_agent"));

@@ -15,7 +15,13 @@ pub enum ErrorCode {
     Busy,
     /// Gantry is ending.
     ShuttingDown,
-    /// It was tried and failed; the message says what.
+    /// Something that it was about was stopped or cancelled while it went on; it may be tried
+    /// again.
+    Interrupted,
+    /// An agent, a server or another program or endpoint that was asked failed, was not found or
+    /// did not answer; the message says which and why. Gantry itself is well.
+    UpstreamFailed,
+    /// Gantry itself could not do it (its disk, its database); the message says what.
     Failed,
 }
 
@@ -57,7 +63,15 @@ impl Error {
             "Gantry is shutting down; start it again and repeat the request",
         )
     }
-    /// It was tried and failed.
+    /// Somebody else stopped or cancelled what it was about.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Interrupted, message)
+    }
+    /// Another program or endpoint failed.
+    pub fn upstream(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::UpstreamFailed, message)
+    }
+    /// Gantry itself could not do it.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Failed, message)
     }

@@ -28,7 +28,10 @@ pub(crate) fn failed_envelope(error: &Error) -> Response {
         ErrorCode::NotFound => (StatusCode::NOT_FOUND, "NOT_FOUND"),
         ErrorCode::Busy => (StatusCode::CONFLICT, "BUSY"),
         ErrorCode::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN"),
-        ErrorCode::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "5000"),
+        // What back ends know: whatever went wrong with an agent is this.
+        ErrorCode::Interrupted | ErrorCode::UpstreamFailed | ErrorCode::Failed => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "5000")
+        }
     };
     raw_envelope(status, code, &error.message, error.detail.as_ref())
 }
@@ -50,7 +53,8 @@ pub(crate) fn failed_api(error: &Error) -> Response {
     let status = match error.code {
         ErrorCode::ValidationError => StatusCode::BAD_REQUEST,
         ErrorCode::NotFound => StatusCode::NOT_FOUND,
-        ErrorCode::Busy => StatusCode::CONFLICT,
+        ErrorCode::Busy | ErrorCode::Interrupted => StatusCode::CONFLICT,
+        ErrorCode::UpstreamFailed => StatusCode::BAD_GATEWAY,
         ErrorCode::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
         ErrorCode::Failed => StatusCode::INTERNAL_SERVER_ERROR,
     };

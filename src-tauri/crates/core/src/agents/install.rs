@@ -189,7 +189,7 @@ impl Installs {
                 let whole = folder.join(&program);
                 if !whole.is_file() {
                     let what = format!("the package holds no program {}", whole.display());
-                    return Err(Error::failed(what));
+                    return Err(Error::upstream(what));
                 }
                 let before = manifest(&home, &id);
                 let now = Manifest { version, folder: name, program };
@@ -275,7 +275,7 @@ impl Installs {
                 return Ok(program);
             }
         }
-        Err(Error::failed(format!(
+        Err(Error::upstream(format!(
             "{} needs Python {wanted} or later, and there is none; install uv \
              (https://docs.astral.sh/uv), which brings it; nothing was changed",
             package.name
@@ -303,18 +303,18 @@ impl Installs {
             cwd: Some(folder.to_owned()),
             grace: GRACE,
         });
-        let child = launched.await.map_err(|error| Error::failed(error.to_string()))?;
+        let child = launched.await.map_err(|error| Error::upstream(error.to_string()))?;
         let tree = child.tree.clone();
         let ended = deadline.bound(follow(child, told)).await;
         // Whatever happened: nothing of it goes on.
         tree.stop(Cause::Unused, Deadline::after(CLEAN_UP)).await;
         match ended {
             Ok(Exit::Code(0)) => Ok(()),
-            Ok(exit) => Err(Error::failed(format!(
+            Ok(exit) => Err(Error::upstream(format!(
                 "{program} ended with {exit}, and nothing was changed: {}",
                 told.last.join("\n")
             ))),
-            Err(_) => Err(Error::failed(format!(
+            Err(_) => Err(Error::upstream(format!(
                 "{program} was not done after {} minutes and was ended; nothing was changed",
                 LIMIT.as_secs() / 60
             ))),

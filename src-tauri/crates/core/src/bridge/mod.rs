@@ -228,7 +228,7 @@ impl Bridge {
         let mut facts = visit.handle.facts.clone();
         ready::settled(&mut facts)
             .await
-            .map_err(|why| Error::failed(format!("the server `{name}` cannot be used: {why}")))?;
+            .map_err(|why| Error::upstream(format!("the server `{name}` cannot be used: {why}")))?;
         let arguments = if arguments.is_null() { json!({}) } else { arguments };
         visit.handle.hub.call_tool(tool, arguments, limit).await.map_err(|error| {
             let message = error.get("message").and_then(Value::as_str).unwrap_or("no message");
@@ -236,7 +236,7 @@ impl Bridge {
             // No such tool, or arguments that it does not take.
             let is_the_callers = error.get("code").and_then(Value::as_i64) == Some(-32602);
             let told =
-                if is_the_callers { Error::invalid(message) } else { Error::failed(message) };
+                if is_the_callers { Error::invalid(message) } else { Error::upstream(message) };
             told.with_detail(error)
         })
     }

@@ -191,9 +191,9 @@ impl Engine {
             .clone();
         match state {
             EngineState::Ready => Ok(()),
-            EngineState::Failed { why } => Err(Error::failed(why)),
+            EngineState::Failed { why } => Err(Error::upstream(why)),
             EngineState::Starting | EngineState::Stopping | EngineState::Stopped => {
-                Err(Error::failed("the agent was stopped while it started; try again"))
+                Err(Error::interrupted("the agent was stopped while it started; try again"))
             }
         }
     }

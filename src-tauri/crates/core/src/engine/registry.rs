@@ -102,7 +102,7 @@ impl Engines {
                     .insert(number, Entry { engine, members: BTreeMap::new(), is_telling: false });
             }
             let Some(entry) = table.engines.get_mut(&number) else {
-                return Err(Error::failed("the engine ended meanwhile; try again"));
+                return Err(Error::interrupted("the engine ended meanwhile; try again"));
             };
             entry.members.insert(session.to_owned(), conversation);
             if running.is_some() {

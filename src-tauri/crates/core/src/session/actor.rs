@@ -55,7 +55,7 @@ pub(super) async fn run(cell: Arc<Cell>, mut mailbox: mpsc::Receiver<Command>) {
             Some(Command::SignIn { method, epoch, reply }) => {
                 let signed_in = match cell.life(epoch) {
                     Some(life) => sign_in::sign_in(&cell, &method, &life).await,
-                    None => Err(Error::failed("the session was stopped meanwhile")),
+                    None => Err(Error::interrupted("the session was stopped meanwhile")),
                 };
                 // Whoever asked may have gone away.
                 let _ = reply.send(signed_in);
@@ -103,7 +103,7 @@ async fn send_prompt(cell: &Arc<Cell>, mut job: Job) {
                 Problem::Interrupted => {
                     drop_claim(cell, &job.turn);
                     give_up(cell).await;
-                    Error::failed("the prompt was cancelled before it reached the agent")
+                    Error::interrupted("the prompt was cancelled before it reached the agent")
                 }
                 Problem::Refused(error) => {
                     drop_claim(cell, &job.turn);

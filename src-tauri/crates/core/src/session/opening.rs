@@ -296,9 +296,9 @@ async fn open_by(
 /// Why the engine is not there any more.
 pub(super) async fn engine_error(engine: &Engine) -> Error {
     match Deadline::after(REASON).bound(engine.failure()).await {
-        Ok(Some(why)) => Error::failed(why),
-        Ok(None) => Error::failed("the agent was stopped meanwhile; try again"),
-        Err(_) => Error::failed(PeerError::Lost.to_string()),
+        Ok(Some(why)) => Error::upstream(why),
+        Ok(None) => Error::interrupted("the agent was stopped meanwhile; try again"),
+        Err(_) => Error::upstream(PeerError::Lost.to_string()),
     }
 }
 
@@ -317,7 +317,7 @@ fn refused(cell: &Cell, error: &PeerError) -> Error {
             inner.kept.withheld.join(", ")
         )
     };
-    Error::failed(message).with_detail(error.to_value())
+    Error::upstream(message).with_detail(error.to_value())
 }
 
 /// Reads where its turns and updates left off, once.

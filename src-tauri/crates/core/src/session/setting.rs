@@ -38,7 +38,7 @@ pub(super) async fn set(cell: &Arc<Cell>, setting: Setting) -> Result<()> {
         };
         let way = way?;
         let answer = tell(&engine, &acp_id, &way).await.map_err(|error| {
-            Error::failed(format!("the agent did not take the setting: {error}"))
+            Error::upstream(format!("the agent did not take the setting: {error}"))
                 .with_detail(error.to_value())
         })?;
         let mut inner = cell.lock();

@@ -64,7 +64,7 @@ pub(super) async fn sign_in(
         }
         Err(Problem::Interrupted) => {
             give_up(cell).await;
-            Err(Error::failed("the sign-in was interrupted: the session was stopped"))
+            Err(Error::interrupted("the sign-in was interrupted: the session was stopped"))
         }
         Err(Problem::Refused(error) | Problem::Failed(error)) => {
             if !cell.lock().state.is_open() {
@@ -104,9 +104,10 @@ async fn authenticate(cell: &Arc<Cell>, method: &str) -> Result<Option<Authentic
         }
         Ok(Err(gantry_acp::PeerError::Lost)) => Err(opening::engine_error(&engine).await),
         Ok(Err(error)) => {
-            Err(Error::failed(format!("the sign-in failed: {error}")).with_detail(error.to_value()))
+            Err(Error::upstream(format!("the sign-in failed: {error}"))
+                .with_detail(error.to_value()))
         }
-        Err(_) => Err(Error::failed("nobody finished the sign-in within ten minutes; try again")),
+        Err(_) => Err(Error::upstream("nobody finished the sign-in within ten minutes; try again")),
     }
 }
 
@@ -149,7 +150,7 @@ pub(super) async fn log_out(cell: &Cell) -> Result<()> {
             cell.announce(&inner);
             Ok(())
         }
-        Ok(Err(error)) => Err(Error::failed(format!("the agent did not sign out: {error}"))),
-        Err(_) => Err(Error::failed("the agent did not answer to the sign-out in time")),
+        Ok(Err(error)) => Err(Error::upstream(format!("the agent did not sign out: {error}"))),
+        Err(_) => Err(Error::upstream("the agent did not answer to the sign-out in time")),
     }
 }

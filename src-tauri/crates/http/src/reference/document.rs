@@ -8,20 +8,38 @@ use serde_json::{Map, Value, json};
 /// Where schemas are.
 const PREFIX: &str = "#/components/schemas/";
 
-/// What can go wrong with every request that is not as it should be, and what it means.
-const REFUSALS: &[(u16, &str)] = &[
-    (400, "the input is wrong; the message names the field"),
-    (401, "no token, or a wrong one"),
-    (403, "a foreign Host or Origin"),
-    (404, "the session, server, agent or command is not there"),
-    (405, "the route is there, but not for this method"),
-    (408, "the body took longer than a minute"),
-    (409, "a turn is running"),
-    (413, "the body is larger than 10 MiB"),
-    (431, "the head of the request is too large"),
-    (500, "it was tried and failed; the message says what"),
-    (503, "Gantry is shutting down"),
+/// What can go wrong with a request: the status, the code beside it, and what it means.
+pub(super) const REFUSALS: &[(u16, &str, &str)] = &[
+    (400, "VALIDATION_ERROR", "the input is wrong; the message names the field"),
+    (401, "UNAUTHORIZED", "no token, or a wrong one"),
+    (403, "FORBIDDEN", "a foreign Host or Origin"),
+    (404, "NOT_FOUND", "the session, server, agent or command is not there"),
+    (405, "METHOD_NOT_ALLOWED", "the route is there, but not for this method"),
+    (408, "REQUEST_TIMEOUT", "the body took longer than a minute"),
+    (
+        409,
+        "BUSY or INTERRUPTED",
+        "a turn is running; or what it was about was stopped or cancelled meanwhile",
+    ),
+    (413, "PAYLOAD_TOO_LARGE", "the body is larger than 10 MiB"),
+    (431, "", "the head of the request is too large"),
+    (
+        500,
+        "FAILED",
+        "Gantry itself could not do it (its disk, its database); the message says what",
+    ),
+    (
+        502,
+        "UPSTREAM_FAILED",
+        "an agent, a server or another program or endpoint failed, was not found or did not \
+         answer; the message says which and why",
+    ),
+    (503, "SHUTTING_DOWN", "Gantry is shutting down"),
 ];
+
+/// What back ends know as 500 with the code 5000, whoever was to blame.
+const COMPUTER_FAILED: &str = "it was tried and failed: the agent was not found, ended, did not \
+    answer in time, or Gantry itself could not; the message says what";
 
 /// The whole document.
 ///
@@ -149,15 +167,22 @@ fn security(access: Access) -> Value {
     }
 }
 
-fn responses(ok: Option<(&str, &Value)>, failed: &str) -> Value {
+fn responses(ok: Option<(&str, &Value)>, kind_of_failure: &str) -> Value {
     let content = |kind: &str, schema: &Value| json!({ kind: { "schema": schema } });
-    let failed = json!({ "$ref": format!("{PREFIX}{failed}") });
+    let failed = json!({ "$ref": format!("{PREFIX}{kind_of_failure}") });
     let mut responses = Map::new();
     if let Some((kind, schema)) = ok {
         let answer = json!({ "description": "done", "content": content(kind, schema) });
         responses.insert("200".into(), answer);
     }
-    for (status, means) in REFUSALS {
+    let is_computer = kind_of_failure == "Envelope";
+    for (status, code, means) in REFUSALS {
+        let means = match status {
+            502 if is_computer => continue,
+            500 if is_computer => COMPUTER_FAILED.to_owned(),
+            _ if code.is_empty() || is_computer => (*means).to_owned(),
+            _ => format!("{code}: {means}"),
+        };
         let answer =
             json!({ "description": means, "content": content("application/json", &failed) });
         responses.insert(status.to_string(), answer);
