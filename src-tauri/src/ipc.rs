@@ -9,6 +9,7 @@ use gantry_core::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use std::sync::Arc;
 use tauri::{AppHandle, State, ipc::Channel};
 
 /// A failed command as the interface sees it.
@@ -58,7 +59,9 @@ pub async fn events(app: State<'_, App>, channel: Channel<Message>) -> Result<()
         // A channel whose window is gone refuses, which ends the task.
         while channel.send(message).is_ok() {
             message = match stream.next().await {
-                Some(StreamItem::Event(event)) => Message::Event { event },
+                Some(StreamItem::Event(event)) => {
+                    Message::Event { event: Box::new(Arc::unwrap_or_clone(event)) }
+                }
                 Some(StreamItem::Snapshot(snapshot)) => Message::Snapshot { snapshot },
                 None => return,
             };

@@ -29,13 +29,26 @@ pub struct Events {
     inner: Arc<Mutex<Log>>,
 }
 
-#[derive(Debug)]
 struct Log {
     /// What the numbers of this run are greater than.
     base: u64,
     seq: u64,
     readers: broadcast::Sender<Arc<Event>>,
     feeds: HashMap<String, Feed>,
+    observers: Vec<Observer>,
+}
+
+/// Sees each event as it happens.
+type Observer = Box<dyn Fn(&Event) + Send + Sync>;
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log")
+            .field("seq", &self.seq)
+            .field("feeds", &self.feeds.len())
+            .field("observers", &self.observers.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Events {
@@ -59,7 +72,7 @@ impl Events {
 
     fn after(base: u64) -> Self {
         let (readers, _) = broadcast::channel(READER_CAPACITY);
-        let log = Log { base, seq: base, readers, feeds: HashMap::new() };
+        let log = Log { base, seq: base, readers, feeds: HashMap::new(), observers: Vec::new() };
         Self { inner: Arc::new(Mutex::new(log)) }
     }
 
@@ -81,6 +94,9 @@ impl Events {
         for what in happenings {
             log.seq += 1;
             let event = Arc::new(Event { seq: log.seq, at, what });
+            for observer in &log.observers {
+                observer(&event);
+            }
             let session = session_of(&event.what);
             if together.first().is_some_and(|first| session_of(&first.what) != session) {
                 log.feed(&mut together);
@@ -108,6 +124,13 @@ impl Events {
     pub fn subscribe(&self) -> (u64, broadcast::Receiver<Arc<Event>>) {
         let log = self.log();
         (log.seq, log.readers.subscribe())
+    }
+
+    /// Shows `observer` every event from now on, in order and without a gap, which no reader
+    /// has: one that cannot follow misses some. It is called while the log is locked, so it must
+    /// be done at once and must not come back here.
+    pub fn observe(&self, observer: impl Fn(&Event) + Send + Sync + 'static) {
+        self.log().observers.push(Box::new(observer));
     }
 
     /// Reads a session's feed from the event after number `after` (0: from the first one kept).

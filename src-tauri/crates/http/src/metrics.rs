@@ -6,10 +6,10 @@ use axum::{
     http::header,
     response::{IntoResponse as _, Response},
 };
-use gantry_core::wire::{Nothing, ProcessNode};
+use gantry_core::wire::{Nothing, ProcessNode, ProcessRole, ServerState, SessionState};
 use gantry_supervisor::Totals;
 use serde::Serialize;
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 /// `GET /metrics`.
 pub(crate) async fn text(State(site): State<Site>) -> Response {
@@ -19,9 +19,9 @@ pub(crate) async fn text(State(site): State<Site>) -> Response {
         Ok(processes) => processes,
         Err(error) => return answer::failed_api(&error),
     };
-    let mut by_role = BTreeMap::new();
+    let mut roles = Vec::new();
     for root in &processes.roots {
-        count(root, &mut by_role);
+        count(root, &mut roles);
     }
     let servers = site.app.bridge().views();
     let sessions = site.app.sessions().views();
@@ -38,11 +38,32 @@ pub(crate) async fn text(State(site): State<Site>) -> Response {
         "Since the start.",
         &[(String::new(), site.started.elapsed().as_secs_f64())],
     );
-    states(&mut out, "gantry_servers", "MCP servers.", servers.iter().map(|s| name(&s.state)));
-    states(&mut out, "gantry_sessions", "Sessions.", sessions.iter().map(|s| name(&s.state)));
-    let roles: Vec<_> =
-        by_role.iter().map(|(role, n)| (format!("{{role=\"{role}\"}}"), f64::from(*n))).collect();
-    gauge(&mut out, "gantry_processes", "Processes, Gantry itself among them.", &roles);
+    if let Some(app) = processes.roots.iter().find(|root| root.role == ProcessRole::App) {
+        process(&mut out, app);
+    }
+    let found = servers.iter().map(|server| server.state);
+    by_label(
+        &mut out,
+        ("gantry_servers", "MCP servers, by state."),
+        "state",
+        &ServerState::ALL,
+        found,
+    );
+    let found = sessions.iter().map(|session| session.state);
+    by_label(
+        &mut out,
+        ("gantry_sessions", "Sessions, by state."),
+        "state",
+        &SessionState::ALL,
+        found,
+    );
+    by_label(
+        &mut out,
+        ("gantry_processes", "Processes by role, Gantry itself among them."),
+        "role",
+        &ProcessRole::ALL,
+        roles.into_iter(),
+    );
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let strays = processes.strays as f64;
     gauge(
@@ -71,31 +92,52 @@ fn stops(out: &mut String, totals: &Totals) {
     }
 }
 
-fn count(node: &ProcessNode, by_role: &mut BTreeMap<String, u32>) {
-    *by_role.entry(name(&node.role)).or_default() += 1;
+fn count(node: &ProcessNode, roles: &mut Vec<ProcessRole>) {
+    roles.push(node.role);
     for child in &node.children {
-        count(child, by_role);
+        count(child, roles);
     }
 }
 
-/// The name of a state on the wire.
-fn name(state: &impl Serialize) -> String {
-    match serde_json::to_value(state) {
+/// Gantry's own process, under the names that every program uses for that.
+fn process(out: &mut String, app: &ProcessNode) {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let (started, resident) = (app.started as f64 / 1000.0, app.rss as f64);
+    for (name, help, value) in [
+        ("process_start_time_seconds", "When Gantry started, since the Unix epoch.", started),
+        ("process_resident_memory_bytes", "Resident memory of Gantry itself.", resident),
+    ] {
+        gauge(out, name, help, &[(String::new(), value)]);
+    }
+}
+
+/// How many there are of each; what there is none of is told as 0, or a graph of it would have holes.
+fn by_label<T: Serialize + PartialEq>(
+    out: &mut String,
+    (metric, help): (&str, &str),
+    label: &str,
+    all: &[T],
+    found: impl Iterator<Item = T>,
+) {
+    let found: Vec<T> = found.collect();
+    let samples: Vec<_> = all
+        .iter()
+        .map(|kind| {
+            let count = found.iter().filter(|one| *one == kind).count();
+            #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+            let count = count as f64;
+            (format!("{{{label}=\"{}\"}}", name(kind)), count)
+        })
+        .collect();
+    gauge(out, metric, help, &samples);
+}
+
+/// The name of a state or role on the wire.
+fn name(kind: &impl Serialize) -> String {
+    match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,
         _ => "unknown".to_owned(),
     }
-}
-
-fn states(out: &mut String, metric: &str, help: &str, states: impl Iterator<Item = String>) {
-    let mut counts = BTreeMap::<String, u32>::new();
-    for state in states {
-        *counts.entry(state).or_default() += 1;
-    }
-    let samples: Vec<_> = counts
-        .into_iter()
-        .map(|(state, n)| (format!("{{state=\"{state}\"}}"), f64::from(n)))
-        .collect();
-    gauge(out, metric, help, &samples);
 }
 
 fn gauge(out: &mut String, metric: &str, help: &str, samples: &[(String, f64)]) {
@@ -110,14 +152,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_counted_by_name() {
+    fn every_state_is_there_also_when_nothing_is_in_it() {
         let mut out = String::new();
-        let states_now = ["ready", "failed", "ready"].into_iter().map(str::to_owned);
-        states(&mut out, "gantry_servers", "MCP servers.", states_now);
-        assert_eq!(
-            out,
-            "# HELP gantry_servers MCP servers.\n# TYPE gantry_servers gauge\n\
-             gantry_servers{state=\"failed\"} 1\ngantry_servers{state=\"ready\"} 2\n"
-        );
+        let found = [ServerState::Ready, ServerState::Failed, ServerState::Ready].into_iter();
+        by_label(&mut out, ("gantry_servers", "Servers."), "state", &ServerState::ALL, found);
+        let samples: Vec<_> = out.lines().skip(2).collect();
+        assert!(out.starts_with("# HELP gantry_servers Servers.\n# TYPE gantry_servers gauge\n"));
+        assert_eq!(samples.len(), 6);
+        assert!(samples.contains(&"gantry_servers{state=\"ready\"} 2"), "{out}");
+        assert!(samples.contains(&"gantry_servers{state=\"failed\"} 1"), "{out}");
+        assert!(samples.contains(&"gantry_servers{state=\"degraded\"} 0"), "{out}");
+    }
+
+    #[test]
+    fn no_state_is_missing_among_all() {
+        use ts_rs::TS as _;
+        let config = ts_rs::Config::new();
+        for (declared, known) in [
+            (ServerState::inline(&config), ServerState::ALL.map(|one| name(&one)).to_vec()),
+            (SessionState::inline(&config), SessionState::ALL.map(|one| name(&one)).to_vec()),
+            (ProcessRole::inline(&config), ProcessRole::ALL.map(|one| name(&one)).to_vec()),
+        ] {
+            let mut declared: Vec<_> =
+                declared.split('|').map(|name| name.trim().trim_matches('"').to_owned()).collect();
+            let mut known = known;
+            declared.sort();
+            known.sort();
+            assert_eq!(declared, known);
+        }
     }
 }

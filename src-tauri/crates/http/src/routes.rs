@@ -2,7 +2,7 @@
 
 use crate::{
     HttpOptions, answer,
-    feed::Feed,
+    feed::{Feed, Written},
     gate::{self, Gate},
     mcp, pages, sse, table,
     tally::Tally,
@@ -28,6 +28,7 @@ pub(crate) struct Site {
     pub started: Instant,
     pub options: HttpOptions,
     pub tally: Tally,
+    pub written: Written,
 }
 
 impl Site {
@@ -73,8 +74,9 @@ pub(crate) fn router(
         token: options.auth.then(|| app.token().to_owned()),
     });
     let tally = Tally::new();
-    scope.spawn("tally", tally.clone().follow(app.events().clone(), scope.cancelled()));
-    let site = Site { app: app.clone(), scope: scope.clone(), started, options, tally };
+    tally.watch(app.events());
+    let written = Written::default();
+    let site = Site { app: app.clone(), scope: scope.clone(), started, options, tally, written };
     table::ours()
         .fallback(other)
         .method_not_allowed_fallback(wrong_method)
@@ -92,7 +94,7 @@ pub(crate) async fn health(State(site): State<Site>) -> Response {
 }
 
 pub(crate) async fn events(State(site): State<Site>) -> Response {
-    match Feed::open(&site.app).await {
+    match Feed::open(&site.app, site.written.clone()).await {
         Ok(feed) => sse::response(feed),
         Err(error) => answer::failed_api(&error),
     }

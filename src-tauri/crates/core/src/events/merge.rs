@@ -2,6 +2,7 @@
 //! a screen shows sixty.
 
 use crate::wire::{Event, Happening};
+use std::sync::Arc;
 
 /// Longest text that is held back, bytes.
 const LONGEST: usize = 64 * 1024;
@@ -15,7 +16,9 @@ pub struct Merger {
 /// A chunk, and the whole text once others were added.
 #[derive(Debug)]
 struct Held {
-    event: Event,
+    event: Arc<Event>,
+    /// The number of the last chunk in it.
+    seq: u64,
     text: Option<String>,
 }
 
@@ -45,24 +48,27 @@ impl Held {
             Some(text) => text.push_str(&chunk.text),
             None => self.text = Some(format!("{}{}", first.text, chunk.text)),
         }
-        self.event.seq = next.seq;
+        self.seq = next.seq;
         true
     }
 
-    fn into_event(mut self) -> Event {
-        if let Some(text) = self.text
-            && let Happening::Update { update, .. } = &mut self.event.what
-        {
+    fn into_event(self) -> Arc<Event> {
+        let Some(text) = self.text else { return self.event };
+        let mut event = Arc::unwrap_or_clone(self.event);
+        event.seq = self.seq;
+        if let Happening::Update { update, .. } = &mut event.what {
             let merged = update.shape().into_chunk().map(|chunk| chunk.with_text(&text));
             *update = merged.unwrap_or_else(|| update.clone());
         }
-        self.event
+        event.into()
     }
 }
 
 impl Merger {
-    /// Takes an event and gives those that are due now, in order.
-    pub fn push(&mut self, event: Event) -> Vec<Event> {
+    /// Takes an event and gives those that are due now, in order. One that was merged with no
+    /// other is the very one that was taken.
+    pub fn push(&mut self, event: impl Into<Arc<Event>>) -> Vec<Arc<Event>> {
+        let event = event.into();
         let Some(mut held) = self.held.take() else {
             return self.hold_or_pass(event);
         };
@@ -76,7 +82,7 @@ impl Merger {
     }
 
     /// Gives what is held back.
-    pub fn flush(&mut self) -> Option<Event> {
+    pub fn flush(&mut self) -> Option<Arc<Event>> {
         self.held.take().map(Held::into_event)
     }
 
@@ -85,11 +91,11 @@ impl Merger {
         self.held.is_some()
     }
 
-    fn hold_or_pass(&mut self, event: Event) -> Vec<Event> {
+    fn hold_or_pass(&mut self, event: Arc<Event>) -> Vec<Arc<Event>> {
         let is_chunk = matches!(&event.what, Happening::Update { update, .. }
             if update.get().len() < LONGEST && update.shape().into_chunk().is_some());
         if is_chunk {
-            self.held = Some(Held { event, text: None });
+            self.held = Some(Held { seq: event.seq, event, text: None });
             Vec::new()
         } else {
             vec![event]

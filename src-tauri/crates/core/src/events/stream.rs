@@ -17,8 +17,8 @@ const MERGE_SPAN: Duration = Duration::from_millis(24);
 /// One thing that a reader gets.
 #[derive(Clone, Debug)]
 pub enum StreamItem {
-    /// The next event.
-    Event(Box<Event>),
+    /// The next event; one that was not merged is shared by all readers.
+    Event(Arc<Event>),
     /// The reader lagged: this replaces everything it knows.
     Snapshot(Box<Snapshot>),
 }
@@ -31,7 +31,7 @@ pub struct EventStream {
     events: Receiver<Arc<Event>>,
     /// Events up to this one are in the reader's snapshot.
     known: u64,
-    ready: VecDeque<Event>,
+    ready: VecDeque<Arc<Event>>,
     merger: Merger,
     flush_at: Option<Instant>,
     over: bool,
@@ -62,7 +62,7 @@ impl EventStream {
     pub async fn next(&mut self) -> Option<StreamItem> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Some(StreamItem::Event(Box::new(event)));
+                return Some(StreamItem::Event(event));
             }
             if self.over {
                 return None;
@@ -71,7 +71,7 @@ impl EventStream {
                 self.flush_at.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
                 received = self.events.recv() => match received {
-                    Ok(event) => self.take(&event),
+                    Ok(event) => self.take(event),
                     Err(RecvError::Lagged(_)) => return Some(self.start_over().await),
                     Err(RecvError::Closed) => self.finish(),
                 },
@@ -82,11 +82,11 @@ impl EventStream {
         }
     }
 
-    fn take(&mut self, event: &Event) {
+    fn take(&mut self, event: Arc<Event>) {
         if event.seq <= self.known {
             return;
         }
-        self.ready.extend(self.merger.push(event.clone()));
+        self.ready.extend(self.merger.push(event));
         self.flush_at = self
             .merger
             .is_holding()

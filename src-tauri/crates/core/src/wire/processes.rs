@@ -19,6 +19,11 @@ pub enum ProcessRole {
     Child,
 }
 
+impl ProcessRole {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::App, Self::Server, Self::Engine, Self::Terminal, Self::Child];
+}
+
 /// One process and what hangs below it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 pub struct ProcessNode {

@@ -113,6 +113,18 @@ pub enum ServerState {
     Failed,
 }
 
+impl ServerState {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Stopped,
+        Self::Starting,
+        Self::Ready,
+        Self::Degraded,
+        Self::Restarting,
+        Self::Failed,
+    ];
+}
+
 /// One server as the list shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 pub struct ServerView {

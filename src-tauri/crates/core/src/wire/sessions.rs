@@ -29,6 +29,19 @@ pub enum SessionState {
     Failed,
 }
 
+impl SessionState {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Starting,
+        Self::Idle,
+        Self::Working,
+        Self::WaitingForYou,
+        Self::Cancelling,
+        Self::Stopped,
+        Self::Failed,
+    ];
+}
+
 /// Who may allow a tool call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "lowercase")]
