@@ -79,6 +79,14 @@ impl App {
                 _ => return Err(Error::invalid("give exactly one of `text`, `app` and `path`")),
             };
         let reading = self.scope().spawn_blocking("import", work);
-        reading.join().await.unwrap_or_else(|| Err(Error::shutting_down()))
+        let mut found = reading.join().await.unwrap_or_else(|| Err(Error::shutting_down()))?;
+        // What could not be saved is said now, and not when somebody tries.
+        for found in found.iter_mut().filter(|found| !found.is_refused) {
+            if let Err(error) = check_server(&found.name, &found.config) {
+                found.is_refused = true;
+                found.problems.push(error.message);
+            }
+        }
+        Ok(found)
     }
 }

@@ -97,6 +97,12 @@ fn program(fields: &mut Map<String, Value>, read: &mut Read) {
     let mut args = texts(fields, "args", read);
     match command {
         None | Some(Value::Null) => {}
+        Some(Value::String(command)) if args.is_empty() && is_line(&command) => {
+            let mut words = command.split_whitespace().map(str::to_owned);
+            read.config.command = words.next();
+            args = words.collect();
+            read.problem("`command` was a whole line; it was split at its spaces");
+        }
         Some(Value::String(command)) => read.config.command = filled(&command),
         Some(Value::Array(words)) => {
             let mut words = words.into_iter().filter_map(|word| match word {
@@ -114,6 +120,14 @@ fn program(fields: &mut Map<String, Value>, read: &mut Read) {
         Some(_) => read.problem("`command` is not a text"),
     }
     read.config.args = args;
+}
+
+/// Whether it is a command line rather than a program: it has spaces, and its first word is no
+/// path, which may have spaces itself.
+fn is_line(command: &str) -> bool {
+    let mut words = command.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    words.next().is_some() && !first.contains(['/', '\\', '"', '\''])
 }
 
 /// The address, and what is spoken there.
@@ -316,6 +330,13 @@ fn text(fields: &mut Map<String, Value>, key: &str, read: &mut Read) -> Option<S
 fn texts(fields: &mut Map<String, Value>, key: &str, read: &mut Read) -> Vec<String> {
     match fields.remove(key) {
         None | Some(Value::Null) => Vec::new(),
+        Some(Value::String(line)) => {
+            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            if words.len() > 1 {
+                read.problem(format!("`{key}` was one text; it was split at its spaces"));
+            }
+            words
+        }
         Some(Value::Array(items)) => items
             .into_iter()
             .filter_map(|item| match item {
@@ -380,6 +401,16 @@ mod tests {
                 json!({"type": "local", "command": ["npx", "-y", "p"]}),
                 Some("npx"),
                 &["-y", "p"],
+                None,
+                None,
+            ),
+            (json!({"command": "npx -y p"}), Some("npx"), &["-y", "p"], None, None),
+            (json!({"command": "npx", "args": "-y p"}), Some("npx"), &["-y", "p"], None, None),
+            // A path may have spaces of its own.
+            (
+                json!({"command": "C:\\Program Files\\x.exe"}),
+                Some("C:\\Program Files\\x.exe"),
+                &[],
                 None,
                 None,
             ),

@@ -29,8 +29,8 @@ impl fmt::Display for Problem {
 /// # Errors
 /// Where it stops being readable, and why.
 pub fn parse(text: &str) -> Result<Value, Problem> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = Reader { text, at: 0, depth: 0 };
+    let text = unfenced(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let mut reader = Reader { text: &text, at: 0, depth: 0 };
     reader.gap()?;
     if reader.rest().is_empty() {
         return Err(reader.problem("there is nothing here"));
@@ -46,6 +46,19 @@ pub fn parse(text: &str) -> Result<Value, Problem> {
     } else {
         Err(reader.problem("this is more than one JSON value"))
     }
+}
+
+/// Without the fence that a text has where it was copied out of Markdown, places kept.
+fn unfenced(text: &str) -> std::borrow::Cow<'_, str> {
+    let begin = text.trim_start();
+    let Some(inside) = begin.strip_prefix("```").and_then(|rest| rest.split_once('\n')) else {
+        return text.into();
+    };
+    // The line of the opening fence stays, empty, so that lines are counted as they were.
+    let before = text[..text.len() - begin.len()].matches('\n').count() + 1;
+    let inside = inside.1.trim_end();
+    let inside = inside.strip_suffix("```").unwrap_or(inside);
+    format!("{}{inside}", "\n".repeat(before)).into()
 }
 
 struct Reader<'a> {
@@ -274,6 +287,7 @@ mod tests {
              \"args\": [\"-y\", \"p\",], }, }, }\n// the end",
             r#""mcpServers": {"a":{"command":"npx","args":["-y","p"]}},"#,
             r#"{"mcpServers":{"a":{"command":"npx","args":["-y","p"]}}},"#,
+            "\n```json\n{\"mcpServers\":{\"a\":{\"command\":\"npx\",\"args\":[\"-y\",\"p\"]}}}\n```\n",
         ] {
             assert_eq!(parse(text), Ok(wanted.clone()), "{text}");
         }
@@ -303,6 +317,7 @@ mod tests {
             ("{\"a\": 1", 1, 8, "`}`"),
             ("{\"ä\": [1 2]}", 1, 10, "`]`"),
             ("{\n\"a: 1}", 2, 1, "quote"),
+            ("```json\n{\n\"a: 1}\n```", 3, 1, "quote"),
             ("{'a': 1}", 1, 2, "double quotes"),
             ("{\"a\": npx}", 1, 7, "double quotes"),
             ("{\"a\": 1} {}", 1, 10, "more than one"),

@@ -97,7 +97,10 @@ pub fn from_text(text: &str, source: &str) -> Result<Vec<Found>> {
                 (source, scope) => format!("{source} ({scope})"),
             };
             Found {
-                name: written.name,
+                name: match written.name.trim() {
+                    "" => shape::name_of(&written.entry),
+                    _ => written.name,
+                },
                 config: read.config,
                 source,
                 problems: read.problems,
@@ -130,9 +133,21 @@ pub fn from_file(path: &Path) -> Result<Vec<Found>> {
     if bytes.len() as u64 > LARGEST {
         return Err(Error::invalid(format!("path: {shown} is larger than 64 MiB")));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Error::invalid(format!("path: {shown} is not a text in UTF-8")))?;
+    let text = decoded(bytes)
+        .ok_or_else(|| Error::invalid(format!("path: {shown} is not a text in UTF-8")))?;
     from_text(&text, &shown.to_string())
+}
+
+/// A text in UTF-8, or in UTF-16 where it says so, as some editors on Windows write it.
+fn decoded(bytes: Vec<u8>) -> Option<String> {
+    let units = |of: fn([u8; 2]) -> u16| -> Vec<u16> {
+        bytes[2..].chunks_exact(2).map(|pair| of([pair[0], pair[1]])).collect()
+    };
+    match bytes.as_slice() {
+        [0xff, 0xfe, ..] => String::from_utf16(&units(u16::from_le_bytes)).ok(),
+        [0xfe, 0xff, ..] => String::from_utf16(&units(u16::from_be_bytes)).ok(),
+        _ => String::from_utf8(bytes).ok(),
+    }
 }
 
 /// The servers of another application, from every file that it has. Blocks.
@@ -211,7 +226,12 @@ mod tests {
         assert!(from_file(place.path()).unwrap_err().message.contains("not a file"));
         std::fs::write(&path, "{\n \"mcpServers\": {,}\n}").unwrap();
         assert!(from_file(&path).unwrap_err().message.contains("line 2, column 17"));
-        std::fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
+        let text = r#"{"mcpServers": {"ü": {"command": "x"}}}"#;
+        let wide: Vec<u8> =
+            [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+        std::fs::write(&path, wide).unwrap();
+        assert_eq!(from_file(&path).unwrap()[0].name, "ü");
+        std::fs::write(&path, [0xff, 0x00, 0xfe]).unwrap();
         assert!(from_file(&path).unwrap_err().message.contains("UTF-8"));
     }
 }

@@ -126,6 +126,11 @@ fn held(holder: &Value, scope: &str) -> Vec<Written> {
     }
 }
 
+/// The name for an entry that has none above it.
+pub fn name_of(entry: &Value) -> String {
+    entry.as_object().map(own_name).unwrap_or_default()
+}
+
 /// The name of a server that stands alone: its own, else that of its program or host.
 fn own_name(fields: &Map<String, Value>) -> String {
     let text = |key: &str| fields.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -201,6 +206,12 @@ mod tests {
         ] {
             assert_eq!(names(value), [name]);
         }
+    }
+
+    #[test]
+    fn one_without_a_name_above_it_gets_one_too() {
+        assert_eq!(name_of(&json!({"command": "/opt/bin/tool"})), "tool");
+        assert_eq!(name_of(&json!(5)), "");
     }
 
     #[test]
