@@ -27,7 +27,8 @@ impl Remote {
         let data = place.data().ok_or_else(|| {
             Failure::new(what, "there is no data directory; name one with --data-dir")
         })?;
-        let info = Instance::running(&data).ok_or_else(|| {
+        let found = Instance::look(&data).map_err(|error| Failure::new(what, error))?;
+        let info = found.ok_or_else(|| {
             Failure::absent(
                 what,
                 format!(
@@ -36,11 +37,13 @@ impl Remote {
                 ),
             )
         })?;
-        let token_file = std::env::var_os("GANTRY_TOKEN_FILE")
-            .filter(|value| !value.is_empty())
-            .map_or_else(|| data.token_file(), Into::into);
+        // Where each Gantry puts the token that it asks for, whichever file it is from.
+        let text = std::fs::read_to_string(data.token_file()).or_else(|error| {
+            let named = std::env::var_os("GANTRY_TOKEN_FILE").ok_or(error)?;
+            std::fs::read_to_string(named)
+        });
         // Without a token only a Gantry that asks for none answers, and says so.
-        let token = std::fs::read_to_string(token_file).unwrap_or_default().trim().to_owned();
+        let token = text.unwrap_or_default().trim().to_owned();
         Self::at(what, info, token)
     }
 

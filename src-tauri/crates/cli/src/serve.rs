@@ -11,7 +11,11 @@ use gantry_core::{
 };
 use gantry_http::{Door, HttpOptions};
 use serde_json::json;
-use std::{io::Write as _, net::SocketAddr, path::PathBuf};
+use std::{
+    io::{ErrorKind, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+};
 
 /// The environment variable that names a token file.
 const TOKEN_FILE_VARIABLE: &str = "GANTRY_TOKEN_FILE";
@@ -80,7 +84,13 @@ async fn open(app: &App, options: &Serve, door: std::io::Result<Door>) -> Result
         .map_err(|error| Failure::new("serve: signals", error))?;
     let place = format!("serve: {}:{}", options.host, options.port);
     let door = door.map_err(|error| {
-        Failure::new(&place, format!("{error}; choose another --port, or 0 for any free one"))
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse | ErrorKind::PermissionDenied => {
+                "choose another --port, or 0 for any free one"
+            }
+            _ => "choose another --host; 127.0.0.1 is this computer",
+        };
+        Failure::new(&place, format!("{error}; {advice}"))
     })?;
     let url = door.url();
     app.set_address(&url).await.map_err(|error| Failure::of(&place, &error))?;

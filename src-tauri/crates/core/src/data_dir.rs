@@ -53,18 +53,18 @@ impl DataDir {
     /// it is, apart from the rights of `run/`.
     ///
     /// # Errors
-    /// What the file system said, with the path.
+    /// What the file system said, with the path and what to do.
     pub fn create(&self) -> io::Result<()> {
         for path in [&self.root, &self.logs, &self.workspaces, &self.run] {
-            fs::create_dir_all(path).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-            })?;
+            fs::create_dir_all(path).map_err(|error| unusable(path, &error))?;
         }
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
-            fs::set_permissions(&self.run, fs::Permissions::from_mode(0o700))?;
-            fs::set_permissions(&self.logs, fs::Permissions::from_mode(0o700))?;
+            for path in [&self.run, &self.logs] {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+                    .map_err(|error| unusable(path, &error))?;
+            }
         }
         Ok(())
     }
@@ -78,6 +78,28 @@ impl DataDir {
     pub fn token_file(&self) -> PathBuf {
         self.run.join("token")
     }
+}
+
+/// Why a part of the data directory cannot be used, and what to do about it.
+pub(crate) fn unusable(path: &Path, error: &io::Error) -> io::Error {
+    let why = match path.ancestors().find(|part| part.exists()) {
+        Some(part) if error.kind() != io::ErrorKind::PermissionDenied && !part.is_dir() => {
+            format!("{} is no directory", part.display())
+        }
+        _ if error.to_string().contains(&*path.to_string_lossy()) => error.to_string(),
+        _ => format!("{}: {error}", path.display()),
+    };
+    let advice = "choose another data directory with --data-dir";
+    io::Error::new(
+        error.kind(),
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                format!("{why}; give yourself the right to write there, or {advice}")
+            }
+            io::ErrorKind::StorageFull => format!("{why}; make room on that disk, or {advice}"),
+            _ => format!("{why}; {advice}"),
+        },
+    )
 }
 
 /// Writes a file that only its owner can read, whole or not at all.

@@ -4,7 +4,7 @@
 //! its holder dies, however it dies; so a stale one cannot exist. The file's
 //! text names the holder by pid and start time, for whoever is refused.
 
-use crate::data_dir::{DataDir, write_private};
+use crate::data_dir::{DataDir, unusable, write_private};
 use gantry_supervisor::ProcessId;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -42,8 +42,16 @@ pub enum InstanceError {
     /// The token file can be read by others.
     #[error("the token file {0} can be read by others; run `chmod 600 {0}` and start again")]
     OpenToken(PathBuf),
-    /// The file system said no.
-    #[error("the data directory cannot be used: {0}")]
+    /// The token file that was named cannot be used.
+    #[error("the token file {path} cannot be used: {why}; name another one with --token-file")]
+    TokenFile {
+        /// The file.
+        path: String,
+        /// The reason.
+        why: io::Error,
+    },
+    /// The file system said no; the message has the path and what to do.
+    #[error("{0}")]
     File(#[from] io::Error),
     /// No randomness.
     #[error("the system gave no random numbers: {0}")]
@@ -56,14 +64,15 @@ pub struct Instance {
     data: DataDir,
     token: String,
     token_file: PathBuf,
-    /// Whether the token file is ours to remove.
+    /// Whether `run/token` is ours to remove.
     own_token: bool,
     lock: fs::File,
 }
 
 impl Instance {
     /// Takes the directory (created if missing) and makes the token: a new one
-    /// in `run/token`, or that of `token_file`, which is created if missing.
+    /// in `run/token`, or that of `token_file`, which is created if missing and copied to
+    /// `run/token`, where the commands that look for a running Gantry find it.
     ///
     /// # Errors
     /// See [`InstanceError`].
@@ -71,20 +80,20 @@ impl Instance {
         data.create()?;
         let lock = lock(data)?;
         let (token, path) = match token_file {
-            Some(path) => (given_token(path)?, path.to_path_buf()),
-            None => {
-                let token = random_token()?;
-                write_private(&data.token_file(), &token)?;
-                (token, data.token_file())
+            Some(path) => {
+                // Whoever reads where it lies need not run in our folder.
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+                (given_token(&path)?, path)
             }
+            None => (random_token()?, data.token_file()),
         };
-        Ok(Self {
-            data: data.clone(),
-            token,
-            token_file: path,
-            own_token: token_file.is_none(),
-            lock,
-        })
+        // It may be that very file.
+        let own_token = token_file.is_none() || !is_same(&path, &data.token_file());
+        if own_token {
+            let file = data.token_file();
+            write_private(&file, &token).map_err(|error| unusable(&file, &error))?;
+        }
+        Ok(Self { data: data.clone(), token, token_file: path, own_token, lock })
     }
 
     /// The secret that every request needs.
@@ -125,15 +134,34 @@ impl Instance {
         }
         let _ = fs::remove_file(self.data.instance_file());
         if self.own_token {
-            let _ = fs::remove_file(&self.token_file);
+            let _ = fs::remove_file(self.data.token_file());
         }
     }
 
     /// The instance that runs on a directory, if one does.
     pub fn running(data: &DataDir) -> Option<InstanceInfo> {
-        let info: InstanceInfo =
-            serde_json::from_str(&fs::read_to_string(data.instance_file()).ok()?).ok()?;
-        ProcessId { pid: info.pid, start: info.started }.is_alive().then_some(info)
+        Self::look(data).ok().flatten()
+    }
+
+    /// The same for whoever wants to know why nothing can be known.
+    ///
+    /// # Errors
+    /// The directory is somebody else's.
+    pub fn look(data: &DataDir) -> io::Result<Option<InstanceInfo>> {
+        let path = data.instance_file();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let why = format!(
+                    "{}: {error}; it is another user's: ask as that user, or name your own with --data-dir",
+                    path.display()
+                );
+                return Err(io::Error::new(error.kind(), why));
+            }
+            Err(_) => return Ok(None),
+        };
+        let info: Option<InstanceInfo> = serde_json::from_str(&text).ok();
+        Ok(info.filter(|info| ProcessId { pid: info.pid, start: info.started }.is_alive()))
     }
 }
 
@@ -161,8 +189,9 @@ fn is_the_file(_: &fs::File, _: &Path) -> bool {
 
 fn lock(data: &DataDir) -> Result<fs::File, InstanceError> {
     let path = lock_file(data);
-    let mut file =
-        fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+    let file =
+        fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = file.map_err(|error| unusable(&path, &error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
@@ -177,9 +206,11 @@ fn lock(data: &DataDir) -> Result<fs::File, InstanceError> {
         Err(fs::TryLockError::Error(error)) => return Err(error.into()),
     }
     let me = ProcessId::current();
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "pid {} started {}", me.pid, me.start)?;
+    let written = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "pid {} started {}", me.pid, me.start));
+    written.map_err(|error| unusable(&path, &error))?;
     Ok(file)
 }
 
@@ -193,6 +224,8 @@ pub fn random_token() -> Result<String, InstanceError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// A token of fewer bytes is warned of.
+const SHORT_TOKEN: usize = 16;
 /// Longest token file, bytes: anything longer is some other file.
 const LONGEST_TOKEN: u64 = 4096;
 
@@ -218,20 +251,32 @@ fn given_token(path: &Path) -> Result<String, InstanceError> {
                     return Err(InstanceError::OpenToken(path.to_path_buf()));
                 }
             }
-            Ok(text.trim().to_owned())
+            let token = text.trim().to_owned();
+            if token.len() < SHORT_TOKEN {
+                tracing::warn!(path = %path.display(), "the token is short, so it can be guessed");
+            }
+            Ok(token)
         }
         Ok(_) => new_token(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => new_token(path),
-        Err(error) => {
-            Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())).into())
-        }
+        Err(why) => Err(InstanceError::TokenFile { path: path.display().to_string(), why }),
+    }
+}
+
+/// Whether both paths name one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
     }
 }
 
 fn new_token(path: &Path) -> Result<String, InstanceError> {
     let token = random_token()?;
-    write_private(path, &token)?;
-    Ok(token)
+    match write_private(path, &token) {
+        Ok(()) => Ok(token),
+        Err(why) => Err(InstanceError::TokenFile { path: path.display().to_string(), why }),
+    }
 }
 
 #[cfg(test)]
@@ -260,6 +305,25 @@ mod tests {
         assert!(matches!(Instance::take(&data, Some(&path)), Err(InstanceError::OpenToken(_))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(Instance::take(&data, Some(&path)).unwrap().token(), "secret");
+    }
+
+    #[test]
+    fn a_token_that_was_named_is_found_where_every_token_is() {
+        let place = tempfile::tempdir().unwrap();
+        let data = DataDir::at(place.path().join("data"));
+        let named = place.path().join("mine");
+        let first = Instance::take(&data, Some(&named)).unwrap();
+        assert_eq!(fs::read_to_string(data.token_file()).unwrap(), first.token());
+        assert_eq!(first.token_file(), named);
+        first.withdraw();
+        assert!(named.exists() && !data.token_file().exists());
+        drop(first);
+        // Named is the very place: then it is the user's, and stays.
+        let file = data.token_file();
+        write_private(&file, "0123456789abcdef").unwrap();
+        let second = Instance::take(&data, Some(&file)).unwrap();
+        second.withdraw();
+        assert_eq!(fs::read_to_string(file).unwrap(), "0123456789abcdef");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) fn read_write(path: &Path) -> Result<Connection, StoreError> {
         migrations::apply(&mut connection)?;
         Ok(connection)
     };
-    connect().map_err(|source| StoreError::Sqlite { what: "be opened", source })
+    connect().map_err(|source| unusable(&path, source))
 }
 
 /// Makes sure that the file exists and that only its owner may read it. The
@@ -59,8 +59,8 @@ fn create(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn refuse_newer(path: &Path) -> Result<(), StoreError> {
-    let found = read(path, |_| Ok(()), migrations::version)
-        .map_err(|source| StoreError::Sqlite { what: "be opened", source })?;
+    let found =
+        read(path, |_| Ok(()), migrations::version).map_err(|source| unusable(path, source))?;
     if found > migrations::KNOWN {
         return Err(StoreError::Newer {
             path: path.display().to_string(),
@@ -146,6 +146,10 @@ fn as_uri(path: &Path, parameters: &str) -> OsString {
     uri.push('?');
     uri.push_str(parameters);
     uri.into()
+}
+
+fn unusable(path: &Path, source: rusqlite::Error) -> StoreError {
+    StoreError::Unusable { path: path.display().to_string(), source }
 }
 
 pub(crate) fn file_error(path: &Path, source: io::Error) -> StoreError {

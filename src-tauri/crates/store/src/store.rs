@@ -27,6 +27,14 @@ pub enum StoreError {
         /// The newest one that this program knows.
         known: i64,
     },
+    /// The file could not be opened as a database.
+    #[error("{path} could not be opened: {source}{}", advice(.source))]
+    Unusable {
+        /// The file.
+        path: String,
+        /// The reason.
+        source: rusqlite::Error,
+    },
     /// SQLite said no.
     #[error("the database could not {what}: {source}")]
     Sqlite {
@@ -46,6 +54,17 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the database is closed")]
     Closed,
+}
+
+/// What to do about a file that is damaged or was never a database.
+fn advice(error: &rusqlite::Error) -> &'static str {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match error.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => {
+            "; put it aside (rename it) to begin with an empty one, or take an older copy back"
+        }
+        _ => "",
+    }
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
