@@ -6,7 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use crate::login_shell::{LOGIN_SHELL_VARIABLE, LoginShell, ask_login_shell, login_shell};
+pub use crate::login_shell::{
+    LOGIN_SHELL_VARIABLE, LoginShell, ask_login_shell, consult_login_shell, login_shell,
+};
 
 /// What an AppImage's runtime and its start script set for themselves alone.
 const LAUNCHER: &[&str] = &["APPDIR", "APPIMAGE", "APPIMAGE_UUID", "ARGV0", "OWD"];

@@ -92,6 +92,21 @@ pub async fn ask_login_shell(supervisor: &Supervisor) {
     }
 }
 
+/// Asks the login shell whatever started this program, and takes nothing over: for a look at
+/// what a Gantry would find that the desktop starts. `None` when it is never to be asked, or
+/// there is none. Takes 2.5 s at most.
+///
+/// # Errors
+/// The shell, and why it did not answer.
+pub async fn consult_login_shell(
+    supervisor: &Supervisor,
+) -> Option<Result<LoginShell, (PathBuf, String)>> {
+    let is_refused = std::env::var(LOGIN_SHELL_VARIABLE).as_deref() == Ok("no");
+    let program = shell().filter(|_| cfg!(unix) && !is_refused)?;
+    let answer = ask(supervisor, &program, Deadline::after(LIMIT)).await;
+    Some(answer.map_err(|why| (program, why)))
+}
+
 fn is_wanted() -> bool {
     match std::env::var(LOGIN_SHELL_VARIABLE).as_deref() {
         Ok("no") => false,

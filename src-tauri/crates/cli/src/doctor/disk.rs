@@ -5,7 +5,7 @@ use gantry_core::data_dir::DataDir;
 use gantry_store::{Presence, Reader, StoreError};
 use std::{
     fs,
-    io::Write as _,
+    io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -20,9 +20,20 @@ pub fn data_directory(data: &DataDir) -> Vec<Finding> {
     let mut findings = Vec::new();
     // One that is not there yet would be made below the nearest that is.
     let folder = nearest(&data.root);
+    let in_the_way = data.root.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir());
     findings.push(match try_to_write(&folder) {
+        _ if in_the_way.is_some() => Finding::problem(
+            "data directory",
+            format!("{} is no directory", in_the_way.unwrap_or(&data.root).display()),
+            "put that file aside, or choose another data directory with --data-dir",
+        ),
         Ok(()) if folder == data.root => Finding::ok("data directory", root),
         Ok(()) => Finding::ok("data directory", format!("{root} (not there yet, can be made)")),
+        Err(error) if error.kind() == ErrorKind::StorageFull => Finding::problem(
+            "data directory",
+            format!("{} cannot be written: {error}", folder.display()),
+            "make room on that disk, or choose another data directory with --data-dir",
+        ),
         Err(error) => Finding::problem(
             "data directory",
             format!("{} cannot be written: {error}", folder.display()),
@@ -113,9 +124,20 @@ pub fn database(data: &DataDir) -> Finding {
             format!("{shown} has schema {found}, and this Gantry knows {known}"),
             "it was written by a newer Gantry; install that one, or choose another --data-dir",
         ),
+        // The data directory itself is what is wrong.
+        Err(StoreError::File { source, .. }) if source.kind() == ErrorKind::NotADirectory => {
+            Finding::ok("database", format!("{shown} (not there yet)"))
+        }
+        Err(StoreError::File { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+            Finding::problem(
+                "database",
+                format!("{shown} cannot be read: {source}"),
+                "it is another user's: give yourself the right, or choose another --data-dir",
+            )
+        }
         Err(error) => Finding::problem(
             "database",
-            error.to_string(),
+            format!("{shown}: {error}"),
             "put it aside (rename it) and start again; your servers and conversations are in it",
         ),
     }
@@ -142,6 +164,22 @@ mod tests {
         assert!(findings.iter().all(|f| f.check != "data directory" || f.verdict == Verdict::Ok));
         assert_eq!(database(&data).verdict, Verdict::Ok);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_where_the_directory_should_be_is_a_problem() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "x").unwrap();
+        for root in [file.clone(), file.join("deeper/still")] {
+            let data = DataDir::at(root);
+            let findings = data_directory(&data);
+            let finding = findings.iter().find(|f| f.check == "data directory").unwrap();
+            assert_eq!(finding.verdict, Verdict::Problem);
+            assert!(finding.found.contains("is no directory"), "{}", finding.found);
+            // That is said once.
+            assert_eq!(database(&data).verdict, Verdict::Ok);
+        }
     }
 
     #[test]

@@ -10,7 +10,17 @@ const ANSWER: Duration = Duration::from_secs(3);
 
 /// Whether one runs here, and answers.
 pub async fn instance(data: &DataDir) -> Vec<Finding> {
-    let Some(info) = Instance::running(data) else {
+    let found = match Instance::look(data) {
+        Ok(found) => found,
+        Err(error) => {
+            return vec![Finding::problem(
+                "instance",
+                error.to_string(),
+                "ask as the user whose data directory it is, or name your own with --data-dir",
+            )];
+        }
+    };
+    let Some(info) = found else {
         let is_stale = data.instance_file().exists();
         return vec![match is_stale {
             true => Finding::warning(

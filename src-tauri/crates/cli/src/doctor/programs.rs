@@ -85,8 +85,23 @@ async fn version(supervisor: &Supervisor, name: &str, path: PathBuf) -> Result<S
 pub async fn login_shell(supervisor: &Supervisor) -> Vec<Finding> {
     let own = std::env::var_os("PATH").unwrap_or_default();
     environment::ask_login_shell(supervisor).await;
-    let Some(shell) = environment::login_shell() else {
-        return vec![Finding::ok("PATH", own.to_string_lossy())];
+    let adopted = environment::login_shell();
+    let consulted = match adopted {
+        Some(shell) => Some(Ok(shell.clone())),
+        // From a terminal: what would a Gantry find that the desktop starts?
+        None => environment::consult_login_shell(supervisor).await,
+    };
+    let shell = match consulted {
+        Some(Ok(shell)) => shell,
+        None => return vec![Finding::ok("PATH", own.to_string_lossy())],
+        Some(Err((program, why))) => {
+            return vec![Finding::warning(
+                "PATH",
+                format!("the login shell ({}) was asked for its own, but {why}", program.display()),
+                "a Gantry that the desktop starts finds only what is in the desktop's PATH; look \
+                 what its start-up files wait for",
+            )];
+        }
     };
     let entries = |path: &OsString| -> BTreeSet<PathBuf> {
         std::env::split_paths(path).filter(|entry| !entry.as_os_str().is_empty()).collect()
@@ -104,12 +119,14 @@ pub async fn login_shell(supervisor: &Supervisor) -> Vec<Finding> {
     if !lost.is_empty() {
         found.push_str(&format!("; here only: {}", lost.join(", ")));
     }
-    vec![Finding::warning(
-        "PATH",
-        found,
-        "Gantry searches both, the login shell's first; set PATH in the shell's start-up file \
-         to have one",
-    )]
+    let advice = match adopted {
+        Some(_) => "Gantry searches both, the login shell's first",
+        None => {
+            "a Gantry that the desktop starts searches the login shell's, one from here does not"
+        }
+    };
+    let advice = format!("{advice}; set PATH in the shell's start-up file to have one");
+    vec![Finding::warning("PATH", found, advice)]
 }
 
 /// The program that keeps daemons from surviving a crash.
