@@ -11,11 +11,11 @@ use crate::{
     shells::{Completions, Man},
     status::Status,
     stop::Stop,
-    terminal::complain,
+    terminal::{complain, note},
 };
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use gantry_core::data_dir::DataDir;
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
 /// Runs AI agents on your own computer and keeps their tools ready.
 #[derive(Debug, Parser)]
@@ -78,19 +78,21 @@ impl Place {
 }
 
 /// Says what is wrong with the arguments in one line, or shows the help that was asked for.
-pub fn explain(error: &clap::Error) -> ExitCode {
+pub fn explain(error: &clap::Error) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            ExitCode::SUCCESS
+            if let Err(error) = error.print() {
+                note(&error);
+            }
+            0
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
-            ExitCode::from(2)
+            2
         }
         _ => {
             complain(&format!("gantry: usage: {}", one_line(&error.to_string())));
-            ExitCode::from(2)
+            2
         }
     }
 }

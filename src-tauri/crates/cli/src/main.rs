@@ -29,7 +29,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return arguments::explain(&error),
+        Err(error) => return finish(arguments::explain(&error)),
     };
     // Fails only when a provider is there already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -38,12 +38,23 @@ fn main() -> ExitCode {
         Err(error) => return Failure::new("start", error).tell(),
     };
     let code = match runtime.block_on(run(cli.command)) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => finish(code),
         Err(failure) => failure.tell(),
     };
     // Nothing of ours runs any more; a read of standard input that nobody ends does not keep us.
     runtime.shutdown_background();
     code
+}
+
+/// The exit code, unless what was said did not get where it was sent.
+fn finish(code: u8) -> ExitCode {
+    match terminal::lost() {
+        Some(why) if code == 0 => {
+            let why = format!("{why}; what was printed is not complete");
+            Failure::new("standard output", why).tell()
+        }
+        _ => ExitCode::from(code),
+    }
 }
 
 async fn run(command: Command) -> Result<u8, Failure> {

@@ -1,9 +1,9 @@
 //! `gantry completions` and the manual page: both are made from the arguments.
 
-use crate::{arguments::Cli, failure::Failure};
-use clap::{Args, CommandFactory as _};
+use crate::{arguments::Cli, failure::Failure, terminal::print};
+use clap::{Args, Command, CommandFactory as _};
 use clap_complete::Shell;
-use std::{io::Write as _, path::PathBuf};
+use std::{fmt::Display, path::PathBuf};
 
 /// Options of `gantry completions`.
 #[derive(Debug, Args)]
@@ -22,10 +22,15 @@ pub struct Completions {
 /// Prints the script.
 pub fn completions(options: &Completions) -> Result<u8, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut Cli::command(), "gantry", &mut script);
-    // A reader that has enough is no failure.
-    let _ = std::io::stdout().lock().write_all(&script);
+    clap_complete::generate(options.shell, &mut shown(Cli::command()), "gantry", &mut script);
+    let _ = print(&script);
     Ok(0)
+}
+
+/// Without the commands that people do not type: the scripts would offer them all the same.
+fn shown(full: Command) -> Command {
+    let commands = full.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    Command::new("gantry").version(gantry_core::VERSION).subcommands(commands.collect::<Vec<_>>())
 }
 
 /// Options of `gantry man`.
@@ -37,20 +42,77 @@ pub struct Man {
 
 /// Writes the manual pages.
 pub fn man(options: &Man) -> Result<u8, Failure> {
-    let command = Cli::command();
+    let failed = |what: &dyn Display, error| Failure::new(format!("man: {what}"), error);
+    let pages = pages().map_err(|error| failed(&"the pages", error))?;
     match &options.folder {
         Some(folder) => {
-            let failed = |error| Failure::new(format!("man: {}", folder.display()), error);
+            let failed = |error| failed(&folder.display(), error);
             std::fs::create_dir_all(folder).map_err(failed)?;
-            clap_mangen::generate_to(command, folder).map_err(failed)?;
+            for (name, text) in pages {
+                std::fs::write(folder.join(name), text).map_err(failed)?;
+            }
         }
         None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command)
-                .render(&mut page)
-                .map_err(|error| Failure::new("man", error))?;
-            let _ = std::io::stdout().lock().write_all(&page);
+            let main = pages.into_iter().next().map(|(_, text)| text).unwrap_or_default();
+            let _ = print(main.as_bytes());
         }
     }
     Ok(0)
+}
+
+/// When the arguments were last changed in a way that the pages show.
+const PAGES_CHANGED: &str = "2026-12-01";
+
+/// The file names and texts of the manual pages, the main one first.
+fn pages() -> std::io::Result<Vec<(String, String)>> {
+    let mut full = Cli::command().disable_help_subcommand(true);
+    full.build();
+    let commands = full.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let all = std::iter::once(full.clone()).chain(commands);
+    all.map(|command| {
+        let man = clap_mangen::Man::new(command)
+            .date(PAGES_CHANGED)
+            .source(format!("Gantry {}", gantry_core::VERSION))
+            .manual("Gantry");
+        let mut page = Vec::new();
+        man.render(&mut page)?;
+        // A paragraph inside of one, in words that every formatter takes.
+        let text = String::from_utf8_lossy(&page).replace(".br\n\n.br\n", ".sp\n");
+        Ok((man.get_filename(), text))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum as _;
+
+    #[test]
+    fn no_script_offers_what_people_do_not_type() {
+        for shell in Shell::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut shown(Cli::command()), "gantry", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            assert!(script.contains("doctor"), "{shell}");
+            assert!(!script.contains("reaper"), "{shell}");
+        }
+    }
+
+    /// What reads manual pages need not know UTF-8, and every page says whose it is.
+    #[test]
+    fn manual_pages_are_ascii_and_headed() {
+        let pages = pages().unwrap();
+        assert!(pages.len() > 8 && pages[0].0 == "gantry.1", "{}", pages.len());
+        for (name, text) in pages {
+            let odd: String = text.lines().filter(|line| !line.is_ascii()).collect();
+            assert!(odd.is_empty(), "{name}: {odd}");
+            let head = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
+            let title = name.trim_end_matches(".1");
+            assert!(head.starts_with(&format!(".TH {title} 1 2026-")), "{head}");
+            assert!(head.contains("\"Gantry ") && !text.contains(".br\n\n.br"), "{name}: {head}");
+            // A hidden command has no page, and is named on none.
+            assert!(!text.contains("reaper"), "{name}");
+        }
+    }
 }

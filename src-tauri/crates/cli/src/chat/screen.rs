@@ -131,9 +131,7 @@ impl Screen {
     }
 
     fn print(&mut self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        self.is_closed |= written.is_err();
+        self.is_closed |= crate::terminal::print(text.as_bytes()).is_err();
     }
 }
 

@@ -52,8 +52,11 @@ pub async fn run(
     turn.screen.end();
     match talked {
         Ok(End { reason, .. }) if reason == "cancelled" => {
+            if turn.screen.is_closed {
+                return Ok(0);
+            }
             turn.screen.note("cancelled");
-            Ok(u8::from(!turn.screen.is_closed))
+            Ok(1)
         }
         Ok(End { reason, description }) if reason == "error" => {
             let why = description.unwrap_or_else(|| "the agent gave no reason".to_owned());
@@ -168,8 +171,11 @@ impl Turn<'_> {
                     if let Some(end) = self.hear(event).await? {
                         return Ok(end);
                     }
+                    // Nobody reads the answer: it need not be finished.
                     if self.screen.is_closed && self.cancels == 0 {
-                        self.interrupted(Interrupt::Cancel).await?;
+                        self.cancels += 1;
+                        let about = json!({ "session": self.session });
+                        self.remote.call("session_cancel", about).await?;
                     }
                 }
                 (request, decision) = self.desk.decided() => self.decide(&request, decision).await?,

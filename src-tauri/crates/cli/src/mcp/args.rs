@@ -16,7 +16,7 @@ pub const TOKEN_VARIABLE: &str = "GANTRY_MCP_TOKEN";
 /// Arguments of `gantry mcp`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct McpArgs {
-    /// Serve the servers of this configuration ({"mcpServers":{…}}) as one; `-` reads it from
+    /// Serve the servers of this configuration ({"mcpServers":{...}}) as one; `-` reads it from
     /// the environment variable GANTRY_MCP_CONFIG
     #[arg(long, value_name = "JSON")]
     pub config: Option<String>,
