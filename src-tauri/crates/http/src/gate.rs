@@ -95,7 +95,11 @@ impl Gate {
     /// Whether `name[:port]` is a loopback name or address with our port.
     fn is_ours(&self, authority: &str) -> bool {
         let (name, port) = match authority.rsplit_once(':') {
-            Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
+            Some((name, port)) if !port.ends_with(']') => {
+                // A number that is written in another way is nobody's who speaks HTTP.
+                let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+                (name, port.parse().ok().filter(|_| is_number))
+            }
             _ => (authority, Some(80)),
         };
         if port != Some(self.port) {

@@ -214,7 +214,11 @@ impl App {
             }
         };
         for session in &sessions {
-            self.sessions().cancel(&session.id).await?;
+            match self.sessions().cancel(&session.id).await {
+                // It was deleted meanwhile: nothing of it works either.
+                Err(error) if asked.is_none() && error.code == crate::ErrorCode::NotFound => {}
+                done => done?,
+            }
         }
         let session_id = sessions.into_iter().next().map(|session| session.id);
         Ok(ChatCancelled { success: true, session_id })
@@ -246,7 +250,7 @@ impl App {
             .filter(|session| target::is_of(&session.project_id, user, project))
             .ok_or_else(|| {
                 Error::not_found(format!(
-                    "session_id: there is no session `{id}`; leave it out to open a new one"
+                    "session_id: there is no session `{id}` of this user and project"
                 ))
             })
     }
