@@ -388,12 +388,20 @@ fn no_server(name: &str) -> Error {
     Error::not_found(format!("there is no server `{name}`; see the list of servers"))
 }
 
+/// Longest name of a saved server, characters.
+const LONGEST_NAME: usize = 200;
+
 /// Whether a configuration can be started at all.
 pub(super) fn check_server(name: &str, config: &ServerConfig) -> Result<()> {
     let command = config.command.as_deref().map(str::trim).unwrap_or_default();
     let url = config.url.as_deref().map(str::trim).unwrap_or_default();
     if name.trim().is_empty() {
         return Err(Error::invalid("name: give the server a name"));
+    }
+    if name.chars().count() > LONGEST_NAME {
+        return Err(Error::invalid(format!(
+            "name: a server's name may have {LONGEST_NAME} characters; it is part of its address"
+        )));
     }
     words::check("config", config.command.as_deref(), &config.args, &config.env)?;
     match (command.is_empty(), url.is_empty()) {

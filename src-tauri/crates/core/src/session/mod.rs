@@ -59,7 +59,9 @@ use std::{
 };
 use tokio::sync::{oneshot, watch};
 
-/// Longest title in characters.
+/// Longest title that somebody gives a session, characters.
+const LONGEST_GIVEN_TITLE: usize = 200;
+/// Longest title that a first prompt gives it, characters.
 const LONGEST_TITLE: usize = 60;
 /// How long an agent may take to end a turn of a session that is deleted, and to delete it.
 const FORGET: Duration = Duration::from_secs(1);
@@ -176,7 +178,7 @@ impl Sessions {
             project_id: new.project.id,
             agent: new.agent,
             titled: title.is_some(),
-            title: title.unwrap_or_default().to_owned(),
+            title: title.unwrap_or_default().chars().take(LONGEST_GIVEN_TITLE).collect(),
             servers: new.servers,
             policy: new.policy,
             system_prompt: new.system_prompt.filter(|text| !text.trim().is_empty()),
@@ -296,7 +298,7 @@ impl Sessions {
         }
         let row = {
             let mut inner = cell.lock();
-            inner.kept.title = title.chars().take(200).collect();
+            inner.kept.title = title.chars().take(LONGEST_GIVEN_TITLE).collect();
             inner.kept.titled = true;
             cell.announce(&inner);
             inner.kept.to_row()
