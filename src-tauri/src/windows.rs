@@ -8,13 +8,19 @@ use tauri::{AppHandle, Emitter as _, Manager as _, WebviewUrl, WebviewWindowBuil
 /// The label of the one window.
 const MAIN: &str = "main";
 
+/// How the web view draws.
+#[cfg(target_os = "linux")]
+const RENDERER: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
+
 /// What must be set before the window system starts.
 pub fn prepare_environment() {
     #[cfg(target_os = "linux")]
-    if std::env::var_os("WEBKIT_DISABLE_DMABUF_RENDERER").is_none() {
+    if std::env::var_os(RENDERER).is_none() {
         // Blank windows on some graphics drivers, and 60 MB less memory.
         // SAFETY: nothing else runs yet; this is the first thing that `main` does.
-        unsafe { std::env::set_var("WEBKIT_DISABLE_DMABUF_RENDERER", "1") };
+        unsafe { std::env::set_var(RENDERER, "1") };
+        // A browser that an agent starts is to have the user's settings.
+        gantry_supervisor::environment::keep_from_children(RENDERER);
     }
 }
 

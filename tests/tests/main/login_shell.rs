@@ -243,6 +243,28 @@ async fn a_login_shell_that_hangs_delays_the_start_and_nothing_else() {
     stage.finish().await;
 }
 
+/// A start-up file that writes megabytes before the answer, or without an end.
+#[tokio::test]
+async fn a_login_shell_that_floods_delays_no_start() {
+    let stage = Stage::shared().await;
+    let shell = stage.path("shell");
+    for (text, is_answer) in [("yes | head -c 10000000; exec /bin/sh \"$@\"", true), ("yes", false)]
+    {
+        write(&shell, &format!("#!/bin/sh\n{text}\n"), 0o755);
+        let mut instance = Instance::start_with(&stage, |command| {
+            from_desktop(command);
+            command.env("SHELL", &shell);
+        })
+        .await;
+        assert!(instance.started_in < Duration::from_secs(8), "{:?}", instance.started_in);
+        let log = instance.log();
+        assert_eq!(log.contains("environment is used"), is_answer, "{log}");
+        assert!(stage.running("yes").is_empty());
+        instance.quit().await;
+    }
+    stage.finish().await;
+}
+
 #[tokio::test]
 async fn a_start_from_a_terminal_asks_no_shell() {
     let stage = Stage::shared().await;

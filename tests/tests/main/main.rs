@@ -23,6 +23,7 @@ mod everything;
 mod fakes;
 mod fallback;
 mod gates;
+mod hard_to_see;
 mod last_exit;
 mod load;
 mod login_shell;

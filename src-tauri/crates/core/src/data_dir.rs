@@ -119,9 +119,26 @@ pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
         options.mode(0o600);
     }
     let mut file = options.open(&draft).map_err(whole)?;
-    file.write_all(text.as_bytes()).map_err(whole)?;
-    drop(file);
-    fs::rename(&draft, path).map_err(whole)
+    let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&draft, path));
+    if written.is_err() {
+        // On a full disk nobody needs half of it as well.
+        let _ = fs::remove_file(&draft);
+    }
+    written.map_err(whole)
+}
+
+/// The text of a small file. What has its name and is no file, or a large one, is not read: a
+/// pipe would be waited for without an end.
+///
+/// # Errors
+/// What the file system said, or that it is no file of at most `longest` bytes.
+pub fn read_small(path: &Path, longest: u64) -> io::Result<String> {
+    let kind = fs::metadata(path)?;
+    if !kind.is_file() || kind.len() > longest {
+        let why = format!("this is no file of at most {longest} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    fs::read_to_string(path)
 }
 
 #[cfg(test)]
@@ -143,13 +160,24 @@ mod tests {
     }
 
     #[test]
+    fn a_private_file_that_cannot_be_written_leaves_no_draft() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("inside"), "").unwrap();
+        write_private(&folder, "text").unwrap_err();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
     fn a_private_file_is_readable_by_its_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("token");
         fs::write(&path, "old").unwrap();
         write_private(&path, "new").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(read_small(&path, 3).unwrap(), "new");
+        assert!(read_small(&path, 2).is_err() && read_small(Path::new("/dev/zero"), 9).is_err());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

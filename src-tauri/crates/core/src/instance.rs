@@ -4,7 +4,7 @@
 //! its holder dies, however it dies; so a stale one cannot exist. The file's
 //! text names the holder by pid and start time, for whoever is refused.
 
-use crate::data_dir::{DataDir, unusable, write_private};
+use crate::data_dir::{DataDir, read_small, unusable, write_private};
 use gantry_supervisor::ProcessId;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -149,7 +149,7 @@ impl Instance {
     /// The directory is somebody else's.
     pub fn look(data: &DataDir) -> io::Result<Option<InstanceInfo>> {
         let path = data.instance_file();
-        let text = match fs::read_to_string(&path) {
+        let text = match read_small(&path, LONGEST_INFO) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let why = format!(
@@ -226,23 +226,13 @@ pub fn random_token() -> Result<String, InstanceError> {
 
 /// A token of fewer bytes is warned of.
 const SHORT_TOKEN: usize = 16;
+/// Longest `instance.json`, bytes.
+const LONGEST_INFO: u64 = 64 * 1024;
 /// Longest token file, bytes: anything longer is some other file.
 const LONGEST_TOKEN: u64 = 4096;
 
-/// The text of a token file, and of no device or large file that was named by mistake.
-fn read_token(path: &Path) -> io::Result<String> {
-    let kind = fs::metadata(path)?;
-    if !kind.is_file() || kind.len() > LONGEST_TOKEN {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("this is no token file (a file of at most {LONGEST_TOKEN} bytes)"),
-        ));
-    }
-    fs::read_to_string(path)
-}
-
 fn given_token(path: &Path) -> Result<String, InstanceError> {
-    match read_token(path) {
+    match read_small(path, LONGEST_TOKEN) {
         Ok(text) if !text.trim().is_empty() => {
             #[cfg(unix)]
             {
@@ -334,7 +324,7 @@ mod tests {
         write_private(&large, &"x".repeat(5000)).unwrap();
         for path in [Path::new("/dev/zero"), place.path(), &large] {
             let refused = Instance::take(&data, Some(path)).unwrap_err().to_string();
-            assert!(refused.contains("no token file"), "{refused}");
+            assert!(refused.contains("this is no file of at most"), "{refused}");
         }
     }
 

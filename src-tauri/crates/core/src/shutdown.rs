@@ -84,7 +84,8 @@ pub(crate) enum Urgency {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExitReport {
-    /// 0 clean, 1 when something had to be abandoned.
+    /// 0 clean, 1 when processes were left, the store could not be closed, Gantry could not go
+    /// on, or its end was cut short.
     pub code: u8,
     /// What asked for the end.
     pub cause: String,
@@ -98,6 +99,8 @@ pub struct ExitReport {
     pub left: Vec<u32>,
     /// Tasks that did not end by themselves.
     pub stuck_tasks: Vec<String>,
+    /// Why the store was not closed, if it was not. What was stored is safe: it is read anew.
+    pub store: Option<String>,
     /// Why the watchdog had to end the process, if it had to.
     pub cut_short: Option<String>,
 }
@@ -123,7 +126,9 @@ struct Requests {
     cause: String,
     /// Gantry could not go on.
     failed: bool,
-    /// To the watchdog.
+    /// What there is to end, before the first request.
+    parts: Option<Parts>,
+    /// To the watchdog, after it.
     watchdog: Option<mpsc::Sender<watchdog::Word>>,
 }
 
@@ -156,6 +161,9 @@ impl Shutdown {
                     requests.first = Some(Instant::now());
                     requests.count = 1;
                     requests.cause = cause.to_owned();
+                    if let Some(parts) = requests.parts.take() {
+                        requests.watchdog = Some(parts.watch(cause));
+                    }
                     tracing::info!(cause, "Shutting down");
                     Urgency::Orderly
                 }
@@ -221,9 +229,9 @@ impl Shutdown {
         self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).failed
     }
 
-    fn watched_by(&self, watchdog: mpsc::Sender<watchdog::Word>) {
-        self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).watchdog =
-            Some(watchdog);
+    /// Says what there is to end, before anybody can ask for it.
+    pub(crate) fn guards(&self, parts: Parts) {
+        self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).parts = Some(parts);
     }
 
     /// Tells everybody that it is over.
@@ -256,7 +264,7 @@ mod tests {
     fn a_second_gesture_jumps_to_kill_and_a_third_exits() {
         let shutdown = Shutdown::new();
         let (exit_now, asked) = mpsc::channel();
-        shutdown.watched_by(exit_now);
+        shutdown.inner.requests.lock().unwrap().watchdog = Some(exit_now);
         shutdown.request("tray");
         shutdown.inner.requests.lock().unwrap().first =
             Instant::now().checked_sub(SAME_GESTURE + Duration::from_millis(1));

@@ -33,13 +33,17 @@ impl Census {
         wanted: impl Fn(&Cookie) -> bool,
     ) -> Vec<(Stat, Cookie)> {
         let me = std::process::id();
-        let user = os::user(me);
-        self.table
-            .iter()
-            .filter(|stat| stat.pid != me && stat.is_alive() && stat.start >= since)
-            .filter(|stat| !known.contains(&stat.pid))
-            .filter(|stat| os::user(stat.pid) == user)
-            .filter_map(|stat| Some((*stat, Cookie::of(stat.pid).filter(|cookie| wanted(cookie))?)))
+        let can_bear = |stat: &&Stat| {
+            stat.pid != me
+                && stat.is_alive()
+                && stat.start >= since
+                && !known.contains(&stat.pid)
+                && os::is_ours(stat.pid)
+        };
+        let may: Vec<Stat> = self.table.iter().filter(can_bear).copied().collect();
+        let mut cookies = Cookie::of_each(may.iter().map(|stat| stat.pid));
+        may.into_iter()
+            .filter_map(|stat| Some((stat, cookies.remove(&stat.pid).filter(&wanted)?)))
             .collect()
     }
 

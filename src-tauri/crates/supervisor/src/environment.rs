@@ -4,6 +4,7 @@ use crate::{COOKIE_VARIABLE, resolve};
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 pub use crate::login_shell::{
@@ -20,12 +21,22 @@ const TOOLKIT: &[&str] = &["GTK_THEME", "GDK_BACKEND", "GTK_IM_MODULE_FILE"];
 /// Set by the desktop program, or by its tests, for itself alone.
 const OURS: &[&str] = &[COOKIE_VARIABLE, "TAURI_WEBVIEW_AUTOMATION"];
 
+/// What this program has set for itself, see [`keep_from_children`].
+static OWN: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+
+/// Children do not get this variable: this program has set it for itself alone, and the user
+/// had not set it.
+pub fn keep_from_children(name: &'static str) {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+}
+
 /// Our environment without what a launcher left in it (AppImage and toolkit
 /// variables, entries under `$APPDIR`), with proxy and CA variables and
 /// everything of the user's own kept. Where the login shell was asked
 /// ([`ask_login_shell`]), its `PATH` comes before ours, and what it has and we lack is added.
 pub fn for_children() -> Vec<(OsString, OsString)> {
-    let ours = cleaned(std::env::vars_os());
+    let own = OWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let ours = cleaned(std::env::vars_os(), &own);
     match login_shell() {
         Some(shell) => completed(ours, shell),
         None => ours,
@@ -57,8 +68,11 @@ fn completed(ours: Vec<(OsString, OsString)>, shell: &LoginShell) -> Vec<(OsStri
     all
 }
 
-/// The same for any environment.
-fn cleaned(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+/// The same for any environment, without what is our `own`.
+fn cleaned(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    own: &[&str],
+) -> Vec<(OsString, OsString)> {
     let variables: Vec<_> = variables.into_iter().collect();
     let mount = variables
         .iter()
@@ -68,7 +82,7 @@ fn cleaned(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(Os
         .filter(|mount| mount.is_absolute() && mount.parent().is_some());
     variables
         .into_iter()
-        .filter(|(name, _)| !OURS.iter().any(|ours| name == ours))
+        .filter(|(name, _)| !OURS.iter().chain(own).any(|ours| name == ours))
         .filter_map(|(name, value)| match &mount {
             Some(mount) => outside(mount, &name, value).map(|value| (name, value)),
             None => Some((name, value)),
@@ -98,7 +112,8 @@ mod tests {
     use super::*;
 
     fn clean(variables: &[(&str, &str)]) -> Vec<(String, String)> {
-        cleaned(variables.iter().map(|(name, value)| (name.into(), value.into())))
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        cleaned(variables, &["SET_BY_THE_PROGRAM"])
             .into_iter()
             .map(|(name, value)| (name.into_string().unwrap(), value.into_string().unwrap()))
             .collect()
@@ -178,6 +193,11 @@ mod tests {
     fn a_program_is_found_where_a_child_would_find_it() {
         assert!(find_program("sh").is_some_and(|path| path.is_absolute()));
         assert_eq!(find_program("no-such-program-anywhere"), None);
+    }
+
+    #[test]
+    fn what_this_program_set_for_itself_stays_with_it() {
+        assert_eq!(clean(&[("SET_BY_THE_PROGRAM", "1"), ("A", "1")]), pairs(&[("A", "1")]));
     }
 
     #[test]

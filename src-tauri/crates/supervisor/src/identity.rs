@@ -2,6 +2,7 @@
 //! cookie by which its descendants are known.
 
 use crate::os::{self, Stat};
+use std::collections::HashMap;
 
 pub use gantry_warden::COOKIE_VARIABLE;
 
@@ -54,11 +55,16 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The cookie that a process bears, when we may read it. One that cleared its environment
-    /// bears a stamp in its limits (Linux), which says the same but for the tree's name.
-    pub fn of(pid: u32) -> Option<Self> {
-        let cookie = os::variable(pid, COOKIE_VARIABLE).and_then(|text| text.parse().ok());
-        cookie.or_else(|| os::stamp(pid).map(Self::from))
+    /// The cookies that these processes bear, as far as we may read them. One that cleared its
+    /// environment bears a stamp in its limits (Linux), which says the same but for the tree's
+    /// name.
+    pub(crate) fn of_each(pids: impl Iterator<Item = u32> + Clone) -> HashMap<u32, Self> {
+        let texts = os::variables(pids.clone(), COOKIE_VARIABLE);
+        let cookie = |pid: u32| {
+            let cookie = texts.get(&pid).and_then(|text| text.parse().ok());
+            Some((pid, cookie.or_else(|| os::stamp(pid).map(Self::from))?))
+        };
+        pids.filter_map(cookie).collect()
     }
 
     /// Whether both name the same tree, whatever it is called.

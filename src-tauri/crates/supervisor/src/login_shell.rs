@@ -23,8 +23,8 @@ const ASKING_VARIABLE: &str = "GANTRY_RESOLVING_ENVIRONMENT";
 const LIMIT: Duration = Duration::from_millis(2500);
 /// What is kept of that for ending a shell that does not answer.
 const END: Duration = Duration::from_millis(500);
-/// The most that a shell may write.
-const SIZE: u64 = 4 << 20;
+/// The largest environment in bytes.
+const SIZE: usize = 4 << 20;
 
 /// What a shell sets for itself, and what it takes from us.
 const NOT_TAKEN: &[&str] = &[
@@ -176,37 +176,56 @@ async fn ask(
     let mut child = supervisor.launch(launch).await.map_err(|why| why.to_string())?;
     // Nobody answers what a start-up file asks.
     drop(child.stdin);
-    let mut output = Vec::new();
     let until = deadline.instant().checked_sub(END).unwrap_or(deadline.instant());
-    let reading = (&mut child.stdout).take(SIZE);
-    let answered = read_answer(reading, mark.as_bytes(), &mut output);
-    let in_time = Deadline::at(until).bound(answered).await;
+    let answer = read_answer(&mut child.stdout, mark.as_bytes());
+    let answer = Deadline::at(until).bound(answer).await;
     let stopping = child.tree.stop_soon(Cause::Unused, deadline, Duration::ZERO);
     stopping.await;
-    match between(&output, mark.as_bytes()) {
-        Some(text) => {
+    match answer {
+        Ok(Some(text)) => {
             let ours: HashSet<OsString> = std::env::vars_os().map(|(name, _)| name).collect();
-            understood(program, text, &ours).ok_or_else(|| "it has no PATH".to_owned())
+            understood(program, &text, &ours).ok_or_else(|| "it has no PATH".to_owned())
         }
-        None if in_time.is_err() => Err(format!("it did not answer within {LIMIT:?}")),
-        None => match child.stderr.lines(1).pop() {
+        Err(_) => Err(format!("it did not answer within {LIMIT:?}")),
+        Ok(None) => match child.stderr.lines(1).pop() {
             Some(line) => Err(format!("it ended without an answer: {line}")),
             None => Err("it ended without an answer".to_owned()),
         },
     }
 }
 
-/// Until the second mark: what a start-up file left running may hold the output open.
+/// What stands between two marks. What a start-up file writes before is not kept, however much
+/// it is; what it left running may hold the output open, so nothing after is waited for.
 async fn read_answer(
     mut reading: impl tokio::io::AsyncRead + Unpin,
     mark: &[u8],
-    output: &mut Vec<u8>,
-) {
-    while reading.read_buf(output).await.is_ok_and(|count| count > 0) {
-        if between(output, mark).is_some() {
-            return;
+) -> Option<Vec<u8>> {
+    let mut buffer = vec![0; 16 * 1024];
+    let (mut kept, mut is_begun) = (Vec::new(), false);
+    // No mark begins before this place.
+    let mut searched = 0;
+    while kept.len() < SIZE {
+        let count = reading.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+        kept.extend_from_slice(&buffer[..count]);
+        while let Some(at) = find(&kept[searched..], mark).map(|at| searched + at) {
+            if is_begun {
+                kept.truncate(at);
+                return Some(kept);
+            }
+            kept.drain(..at + mark.len());
+            (is_begun, searched) = (true, 0);
+        }
+        searched = kept.len().saturating_sub(mark.len() - 1);
+        if !is_begun {
+            kept.drain(..searched);
+            searched = 0;
         }
     }
+    None
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
 }
 
 /// A login shell that reads what an interactive one does, where the shell knows both.
@@ -224,12 +243,6 @@ fn before_question(program: &Path) -> &'static str {
         Some("csh" | "tcsh") => "if ( -r ~/.login ) source ~/.login; ",
         _ => "",
     }
-}
-
-fn between<'a>(output: &'a [u8], mark: &[u8]) -> Option<&'a [u8]> {
-    let find = |text: &[u8]| text.windows(mark.len()).position(|window| window == mark);
-    let rest = &output[find(output)? + mark.len()..];
-    Some(&rest[..find(rest)?])
 }
 
 /// `None` when there is no `PATH` in it.
@@ -276,11 +289,41 @@ mod tests {
         shell.variables.iter().filter_map(|(name, _)| name.to_str()).collect()
     }
 
-    #[test]
-    fn what_is_said_around_the_answer_does_not_matter() {
-        assert_eq!(between(b"Welcome!\nMARKA=1\0MARKbye", b"MARK"), Some(&b"A=1\0"[..]));
-        assert_eq!(between(b"MARKA=1\0", b"MARK"), None);
-        assert_eq!(between(b"", b"MARK"), None);
+    async fn answer(text: &[u8]) -> Option<Vec<u8>> {
+        read_answer(text, b"MARK").await
+    }
+
+    #[tokio::test]
+    async fn the_answer_stands_between_two_marks() {
+        assert_eq!(answer(b"Welcome!\nMARKA=1\0MARKbye").await.as_deref(), Some(&b"A=1\0"[..]));
+        assert_eq!(answer(b"MARKMARK").await.as_deref(), Some(&b""[..]));
+        assert_eq!(answer(b"MARKA=1\0MAR").await, None);
+        assert_eq!(answer(b"").await, None);
+    }
+
+    #[tokio::test]
+    async fn marks_that_come_in_pieces_are_found() {
+        use tokio::io::AsyncWriteExt as _;
+        let text = b"noise MAMARKA=1\0B=MARMARKrest";
+        for size in 1..text.len() {
+            let (mut ours, theirs) = tokio::io::duplex(size);
+            let write = async move { drop(ours.write_all(text).await) };
+            let (answer, ()) = tokio::join!(read_answer(theirs, b"MARK"), write);
+            assert_eq!(answer.as_deref(), Some(&b"A=1\0B=MAR"[..]), "{size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn noise_before_the_answer_costs_neither_time_nor_the_answer() {
+        let began = std::time::Instant::now();
+        let mut text = vec![b'M'; 30 << 20];
+        text.extend_from_slice(b"MARKA=1\0MARK");
+        assert_eq!(answer(&text).await.as_deref(), Some(&b"A=1\0"[..]));
+        // An answer has an end.
+        let mut text = b"MARK".to_vec();
+        text.resize(SIZE * 2, b'M');
+        assert_eq!(answer(&text).await, None);
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -39,7 +39,30 @@ pub struct Row {
 /// Reads the table. One instance keeps what is needed to compute `cpu`.
 #[derive(Debug, Default)]
 pub struct Table {
-    last: HashMap<ProcessId, Used>,
+    last: HashMap<ProcessId, Seen>,
+}
+
+/// The shortest span that a share is taken over: readers may come at the same time, and the
+/// system counts in hundredths of a second.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// A process at an earlier reading.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    used: Used,
+    /// Its share until then, in percent.
+    share: f32,
+}
+
+impl Seen {
+    /// At a later reading. Soon after the last one it stays as it was.
+    fn later(earlier: Option<&Self>, used: Used) -> Self {
+        match earlier {
+            None => Self { used, share: 0.0 },
+            Some(seen) if used.at.saturating_duration_since(seen.used.at) < LEAST => *seen,
+            Some(seen) => Self { used, share: used.share_since(seen.used) },
+        }
+    }
 }
 
 /// Processor time that a process had used at an instant.
@@ -80,27 +103,32 @@ impl Table {
         shown.dedup_by_key(|stat| stat.pid);
 
         let at = Instant::now();
-        let used: HashMap<ProcessId, Used> =
-            shown.iter().map(|stat| (stat.into(), Used { at, time: os::cpu_time(stat) })).collect();
-        let rows = shown.iter().map(|stat| self.row(stat, used[&stat.into()], &cookies)).collect();
-        self.last = used;
+        let seen = |stat: &Stat| {
+            let id = ProcessId::from(stat);
+            (id, Seen::later(self.last.get(&id), Used { at, time: os::cpu_time(stat) }))
+        };
+        let seen: HashMap<ProcessId, Seen> = shown.iter().map(seen).collect();
+        let pids = shown.iter().map(|stat| stat.pid);
+        let mut commands = os::commands(pids.clone());
+        let proportional = os::proportional(pids);
+        let row = |stat: &Stat| {
+            let id = ProcessId::from(stat);
+            Row {
+                id,
+                parent: stat.parent,
+                name: os::name(stat.pid),
+                command: commands.remove(&stat.pid).unwrap_or_default(),
+                cookie: cookies.get(&stat.pid).cloned(),
+                cpu: seen[&id].share,
+                rss: os::resident(stat),
+                pss: proportional.get(&stat.pid).copied(),
+                uptime: os::uptime(stat),
+                zombie: !stat.is_alive(),
+            }
+        };
+        let rows = shown.iter().map(row).collect();
+        self.last = seen;
         rows
-    }
-
-    fn row(&self, stat: &Stat, used: Used, cookies: &HashMap<u32, Cookie>) -> Row {
-        let id = ProcessId::from(stat);
-        Row {
-            id,
-            parent: stat.parent,
-            name: os::name(stat.pid),
-            command: os::command(stat.pid),
-            cookie: cookies.get(&stat.pid).cloned(),
-            cpu: self.last.get(&id).map_or(0.0, |earlier| used.share_since(*earlier)),
-            rss: os::resident(stat),
-            pss: os::proportional(stat.pid),
-            uptime: os::uptime(stat),
-            zombie: !stat.is_alive(),
-        }
     }
 }
 
@@ -128,5 +156,13 @@ mod tests {
         let later = Used { at: at + Duration::from_secs(2), time: Duration::from_millis(10_500) };
         assert!((later.share_since(first) - 25.0).abs() < 0.001);
         assert!(first.share_since(first) < 0.001);
+        let seen = Seen::later(None, first);
+        assert!(seen.share.abs() < 0.001);
+        let seen = Seen::later(Some(&seen), later);
+        assert!((seen.share - 25.0).abs() < 0.001);
+        // Somebody else has asked just now: a tick more would be a whole core.
+        let (at, time) = (later.at + Duration::from_millis(1), later.time + LEAST);
+        let seen = Seen::later(Some(&seen), Used { at, time });
+        assert!((seen.share - 25.0).abs() < 0.001 && seen.used.at == later.at);
     }
 }

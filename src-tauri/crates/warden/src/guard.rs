@@ -217,20 +217,20 @@ impl Guard {
         let Some(cookie) = &self.cookie else { return Vec::new() };
         let me = std::process::id();
         let Some(myself) = table.iter().find(|stat| stat.pid == me) else { return Vec::new() };
-        let user = proc::user(me);
-        let bears = |stat: &&Stat| {
+        let can_bear = |stat: &&Stat| {
             // Nobody older than the tree bears its cookie.
             stat.pid != me
                 && stat.start >= myself.start
                 && stat.is_alive()
                 && !known.contains(&stat.pid)
-                && proc::user(stat.pid) == user
-                && match proc::variable(stat.pid, COOKIE_VARIABLE) {
-                    Some(other) => other == *cookie,
-                    None => self.stamp.is_some() && Stamp::of(stat.pid) == self.stamp,
-                }
+                && proc::is_ours(stat.pid)
         };
-        let mut found: Vec<Stat> = table.iter().filter(bears).copied().collect();
+        let mut found: Vec<Stat> = table.iter().filter(can_bear).copied().collect();
+        let cookies = proc::variables(found.iter().map(|stat| stat.pid), COOKIE_VARIABLE);
+        found.retain(|stat| match cookies.get(&stat.pid) {
+            Some(other) => other == cookie,
+            None => self.stamp.is_some() && Stamp::of(stat.pid) == self.stamp,
+        });
         let roots: Vec<u32> = found.iter().map(|stat| stat.pid).collect();
         found.extend(below(table, roots, &HashSet::from([me])));
         found

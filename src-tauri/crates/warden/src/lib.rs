@@ -12,6 +12,8 @@ pub mod words;
 #[cfg(target_os = "linux")]
 pub mod kill;
 #[cfg(target_os = "linux")]
+pub mod look;
+#[cfg(target_os = "linux")]
 pub mod proc;
 #[cfg(target_os = "linux")]
 pub mod stamp;

@@ -1,7 +1,8 @@
 //! Reading `/proc`: who is there, and who bears which mark.
 
-use crate::table::Stat;
-use std::{fs, io::Read, os::unix::fs::MetadataExt};
+use crate::{look, table::Stat};
+use rustix::process::geteuid;
+use std::{collections::HashMap, fs, io::Read, os::unix::fs::MetadataExt};
 
 impl Stat {
     /// Reads the line. The name (field 2) may contain anything, parentheses too,
@@ -65,11 +66,15 @@ pub fn children(pid: u32) -> Vec<u32> {
     }
 }
 
-/// The value of `name` in the environment that the process was started with;
-/// `None` when it has none or we may not look.
-pub fn variable(pid: u32, name: &str) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    find_variable(&environment, name)
+/// The value of `name` in the environment that each process was started with; without those
+/// that have none or do not let us look.
+pub fn variables(pids: impl IntoIterator<Item = u32>, name: &'static str) -> HashMap<u32, String> {
+    let read = move |pid: u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        find_variable(&environment, name)
+    };
+    let found = look::each(pids, read);
+    found.into_iter().filter_map(|(pid, value)| Some((pid, value?))).collect()
 }
 
 fn find_variable(environment: &[u8], name: &str) -> Option<String> {
@@ -79,10 +84,24 @@ fn find_variable(environment: &[u8], name: &str) -> Option<String> {
     })
 }
 
-/// The user that a process belongs to.
-pub fn user(pid: u32) -> Option<u32> {
-    // The directory's owner is the effective user (root for one that may not be dumped).
-    fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
+/// Whether a process belongs to our user.
+pub fn is_ours(pid: u32) -> bool {
+    let me = geteuid().as_raw();
+    // The directory's owner is the effective user, or root where memory may not be dumped, as
+    // that of `ssh-agent`: whose that one is, only its status says.
+    let owner = fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid());
+    owner == Some(me) || owner == Some(0) && real_user(pid) == Some(me)
+}
+
+/// The user that started a process, who may signal it also when it runs as another.
+fn real_user(pid: u32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    find_real_user(&status)
+}
+
+fn find_real_user(status: &[u8]) -> Option<u32> {
+    let line = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The PID namespace that a process lives in, as the kernel names it.
@@ -133,6 +152,16 @@ mod tests {
         assert!(
             below(&table, [stat.parent], &Default::default()).iter().any(|found| found.pid == me)
         );
+    }
+
+    #[test]
+    fn the_real_user_is_the_first_of_four() {
+        let status = b"Name:\tsu\nUmask:\t0022\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n";
+        assert_eq!(find_real_user(status), Some(1000));
+        assert_eq!(find_real_user(b"Name:\tUid:\n"), None);
+        let me = std::process::id();
+        assert_eq!(real_user(me), Some(rustix::process::getuid().as_raw()));
+        assert!(is_ours(me));
     }
 
     #[test]

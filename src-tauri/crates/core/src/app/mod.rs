@@ -164,6 +164,7 @@ impl App {
             events: events.clone(),
             last_exit: shutdown::last_exit_file(&options.data),
         };
+        shutdown.guards(parts.clone());
         shutdown_scope.spawn("coordinator", shutdown::run(shutdown.clone(), parts));
 
         let settings = settings::stored(&store).await?;

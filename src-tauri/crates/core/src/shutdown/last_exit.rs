@@ -2,7 +2,7 @@
 
 use super::{EndHow, ExitReport};
 use crate::{
-    data_dir::DataDir,
+    data_dir::{DataDir, read_small},
     instance::Instance,
     wire::{LastExit, Leftover},
 };
@@ -12,6 +12,8 @@ use std::{fmt::Write as _, fs, io, path::PathBuf};
 /// How many of the last lines of the log a report holds, and how many bytes are looked at for them.
 const LOG_LINES: usize = 20;
 const LOG_BYTES: u64 = 16 * 1024;
+/// The longest report of a shutdown, bytes: far more than thousands of trees need.
+const LONGEST: u64 = 4 << 20;
 
 /// What is known of the last run before this one changes anything.
 #[derive(Debug)]
@@ -32,8 +34,8 @@ pub(crate) fn file(data: &DataDir) -> PathBuf {
 impl LastRun {
     /// Reads what the last run left. Call it before [`Instance::take`].
     pub(crate) fn read(data: &DataDir) -> Self {
-        let report: Option<ExitReport> =
-            fs::read_to_string(file(data)).ok().and_then(|text| serde_json::from_str(&text).ok());
+        let text = read_small(&file(data), LONGEST).ok();
+        let report: Option<ExitReport> = text.and_then(|text| serde_json::from_str(&text).ok());
         // A run takes the report of the one before away as it begins, so one that is there
         // was written by the last run, also when it was cut short.
         let crashed =
@@ -67,13 +69,18 @@ impl LastRun {
                 "At the last quit these did not end by themselves and were killed: {}.",
                 forced.join(", ")
             ),
-            (false, n) => format!("{} of an earlier run ended.", leftovers(n)),
+            (false, 1) => "1 leftover process of an earlier run was ended.".to_owned(),
+            (false, n) => format!("{n} leftover processes of an earlier run were ended."),
         };
         if left > 0 {
             let space = if summary.is_empty() { "" } else { " " };
+            let (what, them) = match left {
+                1 => ("process", "it"),
+                _ => ("processes", "them"),
+            };
             let _ = write!(
                 summary,
-                "{space}{left} leftover processes of an earlier run could not be ended; end them by hand."
+                "{space}{left} leftover {what} of an earlier run could not be ended; end {them} by hand."
             );
         }
         if summary.is_empty() {
@@ -109,6 +116,9 @@ impl LastRun {
                     "  {} ({}): {}, {} processes, {} forced, {} ms",
                     tree.name, tree.role, tree.how, tree.processes, tree.forced, tree.ms
                 );
+            }
+            if let Some(why) = &report.store {
+                let _ = writeln!(text, "  the database: {why}");
             }
             for pid in &report.left {
                 let _ = writeln!(text, "  pid {pid} was left");
@@ -259,6 +269,23 @@ mod tests {
     }
 
     #[test]
+    fn leftovers_of_another_run_are_told_in_whole_sentences() {
+        let (_place, data) = place();
+        let told = |count| LastRun::read(&data).tell(&swept(count)).unwrap().summary;
+        assert_eq!(told(1), "1 leftover process of an earlier run was ended.");
+        assert_eq!(told(4), "4 leftover processes of an earlier run were ended.");
+    }
+
+    #[test]
+    fn a_store_that_was_not_closed_is_told() {
+        let (_place, data) = place();
+        let store = Some("closing it took too long and was abandoned".to_owned());
+        write(&data, &ExitReport { store, ..report(EndHow::Exited, 1) });
+        let told = LastRun::read(&data).tell(&swept(0)).unwrap();
+        assert!(told.report.contains("the database: closing it took too long"), "{}", told.report);
+    }
+
+    #[test]
     fn a_shutdown_that_was_cut_short_is_no_crash() {
         let (_place, data) = place();
         died_without_a_word(&data);
@@ -275,7 +302,7 @@ mod tests {
         let (_place, data) = place();
         let left = SweepReport { ended: vec![], left: vec![ProcessId { pid: 9, start: 1 }] };
         let told = LastRun::read(&data).tell(&left).unwrap();
-        assert!(told.summary.starts_with("1 leftover processes"), "{}", told.summary);
+        assert!(told.summary.starts_with("1 leftover process of"), "{}", told.summary);
         assert!(told.report.contains("still there: pid 9"));
         assert!(!told.leftovers[0].ended);
     }

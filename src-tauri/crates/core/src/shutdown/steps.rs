@@ -10,7 +10,7 @@ use crate::{
 };
 use gantry_store::Store;
 use gantry_supervisor::{Cause, Deadline, Ended, How, ProcessTree, Role, Scope, Supervisor};
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::mpsc, time::Duration};
 use tokio::time::Instant;
 
 const FINISH: Duration = Duration::from_millis(1500);
@@ -18,6 +18,8 @@ const ASK: Duration = Duration::from_millis(3800);
 const KILL: Duration = Duration::from_millis(4000);
 const STORE: Duration = Duration::from_millis(4500);
 const EXIT: Duration = Duration::from_millis(5000);
+/// How long the way out may take when the watchdog ends the process.
+const LAST_EXIT: Duration = Duration::from_millis(100);
 /// What a second request leaves to the processes.
 const HURRY: Duration = Duration::from_millis(400);
 
@@ -39,14 +41,6 @@ pub(crate) async fn run(shutdown: Shutdown, parts: Parts) {
     shutdown.urgency_reaches(Urgency::Orderly).await;
     let begun = Instant::now();
     let until = |span| Deadline::at(begun + span);
-    let last_resort = CutShort {
-        supervisor: parts.supervisor.clone(),
-        scope: parts.scope.clone(),
-        last_exit: parts.last_exit.clone(),
-        cause: shutdown.cause(),
-        begun,
-    };
-    shutdown.watched_by(watchdog::start(last_resort, EXIT));
     let enter = |phase: Phase| {
         parts.events.publish(Happening::ShuttingDown { phase: phase.name().into() });
         shutdown.enter(phase);
@@ -71,20 +65,21 @@ pub(crate) async fn run(shutdown: Shutdown, parts: Parts) {
 
     enter(Phase::Store);
     let stuck_tasks = parts.scope.close(until(STORE).or_after(Duration::from_millis(300))).await;
-    match until(STORE).bound(parts.store.close()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!("closing the store failed: {error}"),
-        Err(_) => tracing::error!("closing the store took too long and was abandoned"),
-    }
+    let store = match until(STORE).bound(parts.store.close()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("closing it failed: {error}")),
+        Err(_) => Some("closing it took too long and was abandoned".to_owned()),
+    };
 
     let report = ExitReport {
-        code: u8::from(!left.is_empty() || shutdown.has_failed()),
+        code: u8::from(!left.is_empty() || store.is_some() || shutdown.has_failed()),
         cause: shutdown.cause(),
         at: now(),
         ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         trees,
         left,
         stuck_tasks,
+        store,
         cut_short: None,
     };
     tell(&parts, &report, shutdown.has_failed());
@@ -101,21 +96,36 @@ struct CutShort {
     begun: Instant,
 }
 
+impl Parts {
+    /// Starts the watchdog of a shutdown that `cause` asked for just now. It is not the
+    /// coordinator that does so: a runtime that is stuck would never come to it.
+    pub(super) fn watch(&self, cause: &str) -> mpsc::Sender<watchdog::Word> {
+        let last_resort = CutShort {
+            supervisor: self.supervisor.clone(),
+            scope: self.scope.clone(),
+            last_exit: self.last_exit.clone(),
+            cause: cause.to_owned(),
+            begun: Instant::now(),
+        };
+        watchdog::start(last_resort, EXIT)
+    }
+}
+
 impl watchdog::LastResort for CutShort {
-    fn kill(&self, limit: Duration) -> usize {
-        self.supervisor.kill_now(limit).len()
+    fn kill(&self, limit: Duration) -> Vec<u32> {
+        self.supervisor.kill_now(limit).into_iter().map(|process| process.pid).collect()
     }
 
-    fn note(&self, why: &str, _: usize) {
-        let left = self.supervisor.survivors();
+    fn note(&self, why: &str, left: Option<Vec<u32>>) {
         let report = ExitReport {
             code: 1,
             cause: self.cause.clone(),
             at: now(),
             ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             trees: Vec::new(),
-            left: left.into_iter().map(|process| process.pid).collect(),
+            left: left.unwrap_or_default(),
             stuck_tasks: self.scope.tasks(),
+            store: None,
             cut_short: Some(why.to_owned()),
         };
         // Not to the log: whoever holds that up may be why we are here.
@@ -126,7 +136,13 @@ impl watchdog::LastResort for CutShort {
         clippy::disallowed_methods,
         reason = "the one place that may end the process from outside main: the clean-up was given its time"
     )]
-    fn exit(self) {
+    fn exit(&self) {
+        // What libraries have asked to be done at the end may hang as well.
+        let abort = || {
+            std::thread::sleep(LAST_EXIT);
+            std::process::abort();
+        };
+        let _ = std::thread::Builder::new().spawn(abort);
         std::process::exit(1);
     }
 }
@@ -201,6 +217,9 @@ fn tell(parts: &Parts, report: &ExitReport, has_failed: bool) {
     }
     for task in &report.stuck_tasks {
         tracing::warn!(task, "a task did not end by itself");
+    }
+    if let Some(why) = &report.store {
+        tracing::error!("the database: {why}");
     }
     // Without its directory there is no next start to tell, and there may be another's by now.
     if !has_failed && let Err(error) = write_down(&parts.last_exit, report) {

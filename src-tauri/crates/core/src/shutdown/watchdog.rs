@@ -1,14 +1,24 @@
 //! The last resort: a plain thread that needs neither runtime nor event loop.
 
 use std::{
-    sync::mpsc::{self, RecvTimeoutError::Disconnected, RecvTimeoutError::Timeout},
+    io::Write as _,
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError::Disconnected, RecvTimeoutError::Timeout},
+    },
     time::{Duration, Instant},
 };
 
 /// How long the last kill may take.
 const LAST_KILL: Duration = Duration::from_millis(200);
+/// How long writing down why may take: the disk may not answer.
+const LAST_NOTE: Duration = Duration::from_millis(50);
+/// How much longer than its limit the last kill is waited for.
+const SLACK: Duration = Duration::from_millis(50);
 /// How long the last words may take: nobody may be reading them.
 const LAST_WORDS: Duration = Duration::from_millis(50);
+/// All of it.
+const LAST_DEEDS: Duration = Duration::from_millis(350);
 
 /// What the watchdog is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,24 +30,32 @@ pub(super) enum Word {
 }
 
 /// What the watchdog does when nobody else ends the process.
-pub(super) trait LastResort: Send + 'static {
-    /// Kills what we started, in at most `limit`; says how many are left.
-    fn kill(&self, limit: Duration) -> usize;
-    /// Writes down why, for the next start.
-    fn note(&self, why: &str, left: usize);
+pub(super) trait LastResort: Send + Sync + 'static {
+    /// Kills what we started, in at most `limit`; says which processes are left.
+    fn kill(&self, limit: Duration) -> Vec<u32>;
+    /// Writes down why, for the next start; `left` is not known when the kill did not end.
+    fn note(&self, why: &str, left: Option<Vec<u32>>);
     /// Ends the process.
-    fn exit(self);
+    fn exit(&self);
 }
 
 /// Starts the thread. If the process still runs after `limit`, or somebody asks for it on the
 /// returned channel, it kills what we started and ends the process with code 1.
 pub(super) fn start(last: impl LastResort, limit: Duration) -> mpsc::Sender<Word> {
     let (sender, words) = mpsc::channel();
+    let last = Arc::new(last);
     let watch = move || {
-        if let Some(why) = wait(&words, limit.saturating_sub(LAST_KILL + LAST_WORDS)) {
-            let left = last.kill(LAST_KILL);
-            last.note(why, left);
-            say(format!("gantry: shutdown cut short: {why}; {left} processes left\n"));
+        if let Some(why) = wait(&words, limit.saturating_sub(LAST_DEEDS)) {
+            let deeds = Arc::clone(&last);
+            let left = within(LAST_KILL + SLACK, move || deeds.kill(LAST_KILL));
+            let count = match &left {
+                Some(left) => format!("{} processes left", left.len()),
+                None => "what is left is not known".to_owned(),
+            };
+            let deeds = Arc::clone(&last);
+            within(LAST_NOTE, move || deeds.note(why, left));
+            let words = format!("gantry: shutdown cut short: {why}; {count}\n");
+            within(LAST_WORDS, move || drop(std::io::stderr().write_all(words.as_bytes())));
             last.exit();
         }
     };
@@ -65,17 +83,16 @@ fn wait(words: &mpsc::Receiver<Word>, limit: Duration) -> Option<&'static str> {
     }
 }
 
-/// Tells a person, who may not be reading: a full pipe must not hold up the end.
-fn say(text: String) {
-    use std::io::Write as _;
-    let (done, said) = mpsc::channel();
-    let speak = move || {
-        let _ = std::io::stderr().write_all(text.as_bytes());
-        let _ = done.send(());
-    };
-    if std::thread::Builder::new().spawn(speak).is_ok() {
-        let _ = said.recv_timeout(LAST_WORDS);
-    }
+/// Does something that may hang, on a thread of its own, and waits no longer than this.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    deed: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, result) = mpsc::channel();
+    let deed = move || drop(done.send(deed()));
+    // Without a thread it is left undone: the process ends in any case.
+    std::thread::Builder::new().spawn(deed).ok()?;
+    result.recv_timeout(limit).ok()
 }
 
 #[cfg(test)]
@@ -86,17 +103,45 @@ mod tests {
     struct Told(mpsc::Sender<String>);
 
     impl LastResort for Told {
-        fn kill(&self, limit: Duration) -> usize {
+        fn kill(&self, limit: Duration) -> Vec<u32> {
             assert_eq!(limit, LAST_KILL);
             self.0.send("kill".into()).unwrap();
-            2
+            vec![7, 8]
         }
-        fn note(&self, why: &str, left: usize) {
-            self.0.send(format!("{why}, {left} left")).unwrap();
+        fn note(&self, why: &str, left: Option<Vec<u32>>) {
+            self.0.send(format!("{why}, {} left", left.unwrap().len())).unwrap();
         }
-        fn exit(self) {
+        fn exit(&self) {
             self.0.send("exit".into()).unwrap();
         }
+    }
+
+    /// Everything that it tries to do hangs.
+    struct Hung(mpsc::Sender<String>);
+
+    impl LastResort for Hung {
+        fn kill(&self, _: Duration) -> Vec<u32> {
+            loop {
+                std::thread::park();
+            }
+        }
+        fn note(&self, why: &str, left: Option<Vec<u32>>) {
+            self.0.send(format!("{why}, {left:?}")).unwrap();
+            self.kill(LONG);
+        }
+        fn exit(&self) {
+            self.0.send("exit".into()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_kill_that_hangs_keeps_nobody_from_leaving() {
+        let (sender, deeds) = mpsc::channel();
+        let began = Instant::now();
+        let _words = start(Hung(sender), SHORT);
+        assert_eq!(deeds.recv_timeout(LONG).unwrap(), "the clean-up took too long, None");
+        assert_eq!(deeds.recv_timeout(LONG).unwrap(), "exit");
+        assert!(began.elapsed() < LONG / 2);
     }
 
     /// Everything that it does after `words` were said and, unless `keep`, the sender dropped.
@@ -126,7 +171,7 @@ mod tests {
     fn a_clean_up_that_hangs_is_cut_short_in_time() {
         let (deeds, took) = deeds(SHORT, &[], true);
         assert_eq!(deeds, ["kill", "the clean-up took too long, 2 left", "exit"]);
-        assert!(took >= SHORT - LAST_KILL - LAST_WORDS, "{took:?}");
+        assert!(took >= SHORT - LAST_DEEDS, "{took:?}");
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Linux: `/proc` and pidfds, shared with the warden.
 
 use super::Stat;
-use std::{fs, time::Duration};
+use gantry_warden::look;
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
+use std::{collections::HashMap, fs, time::Duration};
 
 pub(crate) use gantry_warden::{
     kill::{ask, round, send},
-    proc::{all, stat, user, variable},
+    proc::{all, is_ours, stat, variables},
 };
 
 /// Whether wardens work here.
@@ -16,6 +21,15 @@ pub(crate) const HAS_WARDEN: bool = true;
 pub(crate) fn same_namespace(pid: u32) -> bool {
     let ours = gantry_warden::proc::namespace(std::process::id());
     ours.is_some() && gantry_warden::proc::namespace(pid) == ours
+}
+
+/// Whether a process may be alive: when it cannot be looked at, its number alone says so.
+pub(crate) fn may_live(pid: u32, start: u64) -> bool {
+    if let Some(stat) = stat(pid) {
+        return stat.start == start && stat.is_alive();
+    }
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    raw.is_some_and(|raw| test_kill_process(raw) != Err(Errno::SRCH))
 }
 
 /// What the limits of a process say about whose it is (see [`gantry_warden::stamp`]).
@@ -36,10 +50,12 @@ pub(crate) fn name(pid: u32) -> String {
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
-/// The command line, arguments separated by spaces.
-pub(crate) fn command(pid: u32) -> String {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&line).trim_end_matches('\0').replace('\0', " ")
+/// The command lines of those that let us look, arguments separated by spaces.
+pub(crate) fn commands(pids: impl Iterator<Item = u32>) -> HashMap<u32, String> {
+    look::each(pids, |pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).trim_end_matches('\0').replace('\0', " ")
+    })
 }
 
 /// Processor time used so far.
@@ -52,9 +68,14 @@ pub(crate) fn resident(stat: &Stat) -> u64 {
     stat.pages * u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
-/// Proportional memory in bytes; `None` for a process of another user, and on a kernel
-/// without the roll-up.
-pub(crate) fn proportional(pid: u32) -> Option<u64> {
+/// Proportional memory in bytes; without processes of another user, those that do not let us
+/// look, and on a kernel without the roll-up without all.
+pub(crate) fn proportional(pids: impl Iterator<Item = u32>) -> HashMap<u32, u64> {
+    let found = look::each(pids, sum_of);
+    found.into_iter().filter_map(|(pid, sum)| Some((pid, sum?))).collect()
+}
+
+fn sum_of(pid: u32) -> Option<u64> {
     let sums = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = sums.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;

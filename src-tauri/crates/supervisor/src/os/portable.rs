@@ -5,7 +5,7 @@
 
 use super::Stat;
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     time::{Duration, SystemTime},
 };
 use sysinfo::{
@@ -31,6 +31,16 @@ fn read(which: ProcessesToUpdate<'_>) -> Option<System> {
 fn with<T>(pid: u32, look: impl FnOnce(&Process) -> T) -> Option<T> {
     let pid = Pid::from_u32(pid);
     read(ProcessesToUpdate::Some(&[pid]))?.process(pid).map(look)
+}
+
+fn with_each<T>(
+    pids: impl Iterator<Item = u32>,
+    look: impl Fn(&Process) -> Option<T>,
+) -> HashMap<u32, T> {
+    let pids: Vec<Pid> = pids.map(Pid::from_u32).collect();
+    let Some(system) = read(ProcessesToUpdate::Some(&pids)) else { return HashMap::new() };
+    let looked = |pid: &Pid| Some((pid.as_u32(), look(system.process(*pid)?)?));
+    pids.iter().filter_map(looked).collect()
 }
 
 fn line(process: &Process) -> Stat {
@@ -83,19 +93,25 @@ pub(crate) fn all() -> Vec<Stat> {
         .unwrap_or_default()
 }
 
-/// The value of a variable in a process's environment.
-pub(crate) fn variable(pid: u32, name: &str) -> Option<String> {
-    with(pid, |process| {
+/// The value of a variable in the environment of each process that has it.
+pub(crate) fn variables(pids: impl Iterator<Item = u32>, name: &str) -> HashMap<u32, String> {
+    with_each(pids, |process| {
         process.environ().iter().find_map(|entry| {
             let value = entry.to_str()?.strip_prefix(name)?.strip_prefix('=')?;
             Some(value.to_owned())
         })
-    })?
+    })
 }
 
-/// Something that is the same for processes of the same user.
-pub(crate) fn user(pid: u32) -> Option<String> {
-    with(pid, |process| process.user_id().map(|user| user.to_string()))?
+/// Whether a process belongs to our user.
+pub(crate) fn is_ours(pid: u32) -> bool {
+    let user = |pid| with(pid, |process| process.user_id().map(|user| user.to_string()))?;
+    user(pid) == user(std::process::id())
+}
+
+/// Whether a process is alive.
+pub(crate) fn may_live(pid: u32, start: u64) -> bool {
+    stat(pid).is_some_and(|stat| stat.start == start && stat.is_alive())
 }
 
 /// Nobody stamps here.
@@ -163,13 +179,12 @@ pub(crate) fn name(pid: u32) -> String {
     with(pid, |process| process.name().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The command line, arguments separated by spaces.
-pub(crate) fn command(pid: u32) -> String {
-    with(pid, |process| {
+/// The command lines, arguments separated by spaces.
+pub(crate) fn commands(pids: impl Iterator<Item = u32>) -> HashMap<u32, String> {
+    with_each(pids, |process| {
         let words: Vec<_> = process.cmd().iter().map(|word| word.to_string_lossy()).collect();
-        words.join(" ")
+        Some(words.join(" "))
     })
-    .unwrap_or_default()
 }
 
 /// Processor time used so far.
@@ -183,8 +198,8 @@ pub(crate) fn resident(stat: &Stat) -> u64 {
 }
 
 /// Proportional memory: not told here.
-pub(crate) fn proportional(_: u32) -> Option<u64> {
-    None
+pub(crate) fn proportional(_: impl Iterator<Item = u32>) -> HashMap<u32, u64> {
+    HashMap::new()
 }
 
 /// Time since its start.
