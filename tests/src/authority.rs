@@ -184,10 +184,9 @@ fn good(body: &Value) -> Response {
 
 async fn about_resource(State(both): Shared) -> Response {
     let elsewhere = both.lock().faults.is_another_resource;
-    let resource = if elsewhere { "https://elsewhere.example/mcp" } else { &both.resource };
-    let path = if elsewhere { "" } else { "/mcp" };
+    let resource = if elsewhere { "https://elsewhere.example" } else { both.resource.as_str() };
     good(&json!({
-        "resource": format!("{resource}{path}"),
+        "resource": format!("{resource}/mcp"),
         "authorization_servers": [both.issuer],
         "scopes_supported": ["read"],
     }))
@@ -195,7 +194,7 @@ async fn about_resource(State(both): Shared) -> Response {
 
 async fn about_issuer(State(both): Shared) -> Response {
     let faults = both.lock().faults.clone();
-    let at = &both.issuer;
+    let at = both.issuer.as_str();
     let other = "https://elsewhere.example";
     let page = if faults.has_plain_page { "http://elsewhere.example" } else { at };
     let mut about = json!({

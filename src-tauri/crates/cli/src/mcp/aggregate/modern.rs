@@ -147,10 +147,10 @@ impl Inner {
 
     /// Notes what the client subscribes to the older way.
     pub(super) fn note_subscription(&self, method: &str, uri: &str) {
-        match method {
-            "resources/subscribe" => drop(self.state().subscribed.insert(uri.to_owned())),
-            "resources/unsubscribe" => drop(self.state().subscribed.remove(uri)),
-            _ => {}
+        if method == "resources/subscribe" {
+            self.state().subscribed.insert(uri.to_owned());
+        } else if method == "resources/unsubscribe" {
+            self.state().subscribed.remove(uri);
         }
     }
 }

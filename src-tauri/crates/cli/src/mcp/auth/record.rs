@@ -194,3 +194,38 @@ pub fn speak_as(
         None => config,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_record_is_for_its_user_alone_and_one_that_was_forgotten_stays_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("sign-ins/x.json");
+        let file = RecordFile::at(path.clone());
+        assert!(file.stamp().is_none() && file.read().challenge.is_none());
+        let locked = file.lock().await.expect("the lock");
+        let record = Record { challenge: Some("Bearer".into()), ..Record::default() };
+        file.write(&record, &locked).expect("written");
+        let before = file.stamp();
+        file.write(&record, &locked).expect("written");
+        assert_ne!(file.stamp(), before, "a change is seen");
+        #[cfg(unix)]
+        for (path, wanted) in [(path.as_path(), 0o600), (path.parent().expect("a folder"), 0o700)] {
+            let about = std::fs::metadata(path).expect("there");
+            let mode = std::os::unix::fs::PermissionsExt::mode(&about.permissions());
+            assert_eq!(mode & 0o777, wanted, "{}", path.display());
+        }
+        // Another one waits.
+        let other = file.clone();
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(100), other.lock());
+        assert!(waits.await.is_err(), "two have the lock");
+        let store = Store::renewing(file.clone(), locked);
+        std::fs::remove_file(&path).expect("signed out");
+        let credentials = StoredCredentials::new("c".into(), None, vec![], None);
+        let saved = store.save(credentials).await;
+        assert!(matches!(saved, Err(AuthError::AuthorizationRequired)), "{saved:?}");
+        assert!(file.stamp().is_none(), "it was brought back");
+    }
+}

@@ -33,9 +33,8 @@ async fn a_changed_list_that_cannot_be_used_is_known_and_asked_for_again() {
     let mut peer = Peer::ready(&hub, "p", json!({})).await;
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     let mut fault = hub.fault();
-    server.say(changed).await;
     let long = "x".repeat(2 * 1024 * 1024);
-    for (answer, part) in [
+    let answers = [
         (r#""error":{"code":-1,"message":"no memory"}"#.to_owned(), "no memory"),
         (r#""error":{"code":-32601,"message":"what?"}"#.to_owned(), "any more"),
         (r#""result":[]"#.to_owned(), "not an object"),
@@ -43,9 +42,15 @@ async fn a_changed_list_that_cannot_be_used_is_known_and_asked_for_again() {
         (format!(r#""result":{{"tools":["{long}"]}}"#), "bytes"),
         // It says nothing, until its time is over.
         (String::new(), "within 30 s"),
-    ] {
+    ];
+    for (number, (answer, part)) in answers.into_iter().enumerate() {
+        if number != 1 {
+            server.say(changed).await;
+        }
+        // The second time it is asked without having said anything.
         let list = server.expect("tools/list").await;
         if answer.is_empty() {
+            tokio::time::sleep(Duration::from_secs(25)).await;
             let cancelled = server.expect("notifications/cancelled").await;
             assert_eq!(cancelled["params"]["requestId"], list["id"]);
         } else {
@@ -58,6 +63,7 @@ async fn a_changed_list_that_cannot_be_used_is_known_and_asked_for_again() {
         assert_eq!(hub.catalogue().expect("known").tools.len(), 1);
         assert!(peer.is_quiet(), "{part}");
     }
+    server.say(changed).await;
     let list = server.expect("tools/list").await;
     server.answer(&list, tool_page(&["a", "b"])).await;
     assert_eq!(peer.next_raw().await.line, changed);
