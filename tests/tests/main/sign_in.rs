@@ -263,11 +263,9 @@ async fn only_the_right_return_of_the_browser_counts() {
     let gone = http_client().get(&right).send().await;
     assert!(gone.is_err() || gone.unwrap().status() == 400, "the listener is still there");
 
-    for spoil in
-        [(|faults: &mut Faults| faults.returns_other_issuer = true) as fn(&mut Faults), |faults| {
-            faults.returns_no_issuer = true
-        }]
-    {
+    let variants: [fn(&mut Faults); 2] =
+        [|faults| faults.returns_other_issuer = true, |faults| faults.returns_no_issuer = true];
+    for spoil in variants {
         scene.instance.api("servers_sign_out", json!({ "name": "far" })).await;
         scene.until_sign_in("needed").await;
         let tokens = scene.authority.seen().tokens.len();
