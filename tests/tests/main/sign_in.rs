@@ -97,7 +97,7 @@ async fn browse(url: &str) -> String {
 fn chat(url: &str) -> Value {
     json!({
         "project_id": "p", "prompt": "TOOLS", "ready_timeout_ms": 10_000,
-        "agent_config": { "agent_server": programs::fake_agent(json!({})),
+        "agent_config": { "agent_server": programs::fake_agent(json!({ "FAKE_AGENT_LAZY": "1" })),
                           "context_servers": { "far": { "url": url } } },
     })
 }

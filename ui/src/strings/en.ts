@@ -406,7 +406,7 @@ export const en = {
   'server.stopping': 'Stopping…',
   'server.state.starting': 'Starting, {span}',
   'server.state.ready': 'Ready',
-  'server.state.degraded': 'Not answering',
+  'server.state.degraded': 'Has a problem',
   'server.state.restarting': 'Restarting, {span}',
   'server.state.failed': 'Failed',
   'server.signIn': 'Sign in',

@@ -398,7 +398,7 @@ export const zh: Texts = {
   'server.stopping': '正在停止…',
   'server.state.starting': '正在启动，{span}',
   'server.state.ready': '就绪',
-  'server.state.degraded': '没有响应',
+  'server.state.degraded': '有问题',
   'server.state.restarting': '正在重启，{span}',
   'server.state.failed': '失败',
   'server.signIn': '登录',

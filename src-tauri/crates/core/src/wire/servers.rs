@@ -142,7 +142,8 @@ pub enum ServerState {
     Starting,
     /// Usable now.
     Ready,
-    /// Runs, but did not answer the last ping.
+    /// Runs, but not as it should: it did not answer the last ping, its tools cannot be listed any
+    /// more, or a call waits for a sign-in; see `error`.
     Degraded,
     /// Ended unexpectedly; will be started again.
     Restarting,
