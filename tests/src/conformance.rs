@@ -34,7 +34,8 @@ pub struct Check {
 }
 
 impl Check {
-    fn is_a_complaint(&self) -> bool {
+    /// Whether something is wrong.
+    pub fn is_a_complaint(&self) -> bool {
         ["FAILURE", "WARNING"].contains(&self.status.as_str())
     }
 }
@@ -87,6 +88,34 @@ impl Suite {
         verdicts
     }
 
+    /// Runs a scenario against the client that this command line is, and reads its checks.
+    ///
+    /// # Panics
+    /// When it cannot be run, or writes no results.
+    pub async fn run_client(
+        self,
+        scenario: &str,
+        revision: &str,
+        client: &str,
+        folder: &Path,
+    ) -> Vec<Check> {
+        let mut command = tokio::process::Command::from(self.command());
+        command.args(["client", "--command", client, "--scenario", scenario]);
+        command.args(["--spec-version", revision]).arg("-o").arg(folder);
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let output = tokio::time::timeout(BOUND, command.output()).await;
+        let output = output.unwrap_or_else(|_| panic!("{scenario} still runs after {BOUND:?}"));
+        let output = output.unwrap_or_else(|why| panic!("{scenario}: {why}"));
+        let checks = read_all(folder);
+        assert!(
+            !checks.is_empty(),
+            "{scenario} wrote no results: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        checks
+    }
+
     fn command(self) -> Command {
         let package = match self {
             Self::Stable => "conformance",
@@ -137,6 +166,30 @@ impl Direct {
     }
 }
 
+/// Every check in the files `checks.json` below a folder.
+fn read_all(folder: &Path) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            checks.extend(read_all(&entry.path()));
+        } else if entry.file_name() == "checks.json" {
+            checks.extend(checks_in(&entry.path()).unwrap_or_default());
+        }
+    }
+    checks
+}
+
+fn checks_in(file: &Path) -> Option<Vec<Check>> {
+    let checks: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
+    let text = |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
+    let checks = checks.iter().map(|check| Check {
+        id: text(check, "id"),
+        status: text(check, "status"),
+        message: text(check, "errorMessage"),
+    });
+    Some(checks.collect())
+}
+
 /// Results lie in `server-<scenario>-<time>/checks.json`.
 fn read(folder: &Path) -> Verdicts {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -145,16 +198,8 @@ fn read(folder: &Path) -> Verdicts {
         let name = name.strip_prefix("server-")?;
         // The names are in small letters, so this is the one of the time: `-2026-11-30T…`.
         let at = name.rfind('T')?.checked_sub("-2026-11-30".len())?;
-        let text = std::fs::read_to_string(entry.path().join("checks.json")).ok()?;
-        let checks: Vec<Value> = serde_json::from_str(&text).ok()?;
-        let text =
-            |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
-        let checks = checks.iter().map(|check| Check {
-            id: text(check, "id"),
-            status: text(check, "status"),
-            message: text(check, "errorMessage"),
-        });
-        Some((name[..at].to_owned(), checks.collect()))
+        let checks = checks_in(&entry.path().join("checks.json"))?;
+        Some((name[..at].to_owned(), checks))
     });
     results.collect()
 }

@@ -12,6 +12,7 @@
 
 pub mod agents;
 pub mod api;
+pub mod authority;
 pub mod bystanders;
 pub mod census;
 pub mod conformance;
@@ -36,6 +37,7 @@ pub mod wait;
 
 pub use agents::RealAgent;
 pub use api::{Answer, Api};
+pub use authority::{Authority, Faults};
 pub use desktop::Desktop;
 pub use front::Front;
 pub use full_client::FullClient;

@@ -1223,6 +1223,10 @@ headers?: { [key in string]: string },
  */
 authToken?: string, 
 /**
+ * How to sign in to a remote server that wants it; `false`: never. Most need nothing here.
+ */
+oauth?: OauthChoice, 
+/**
  * Whether it is used at all.
  */
 enabled?: boolean, 
@@ -1348,6 +1352,10 @@ ready_ms: number | null,
  * downloading.
  */
 note?: string, 
+/**
+ * How it stands with signing in to it; absent where there is nothing to sign in to.
+ */
+sign_in?: ServerSignIn, 
 /**
  * Ids of the sessions that hold a lease on it.
  */
@@ -2198,6 +2206,13 @@ export interface Commands {
   servers_remove: { input: ServerName; output: Done };
   /** Stops and starts a server. */
   servers_restart: { input: ServerName; output: ServerView };
+  /** Begins a sign-in to a remote server: the page to open in a browser. It is finished there;
+   * the server's `sign_in` says how it went. */
+  servers_sign_in: { input: ServerName; output: SignInBegun };
+  /** Gives up a sign-in that was begun. */
+  servers_sign_in_cancel: { input: ServerName; output: Done };
+  /** Forgets a sign-in, and starts the server anew without it. */
+  servers_sign_out: { input: ServerName; output: Done };
   /** Switches a server on or off. */
   servers_enable: { input: ServersEnable; output: ServerView };
   /** The tools of a server, as MCP lists them. */
@@ -2273,3 +2288,9 @@ export interface Commands {
   /** Ends Gantry: answers, then shuts down. */
   quit: { input: Nothing; output: Done };
 }
+
+export type OauthChoice = boolean | OauthClient;
+export type OauthClient = { clientId?: string, clientSecret?: string, scopes?: Array<string>, redirectPort?: number, };
+export type ServerSignIn = { state: ServerSignInState, until?: number, error?: string, };
+export type ServerSignInState = "needed" | "waiting" | "signed_in";
+export type SignInBegun = { url: string, until: number, };

@@ -155,3 +155,59 @@ async fn a_difference_would_be_seen() {
     assert_eq!(doubtful(&directly, &bridged), ["tools-call-image"]);
     both.end().await;
 }
+
+/// Signing in, as the suite's own servers and authorization servers want it of a client.
+#[tokio::test]
+async fn the_next_suite_has_nothing_to_say_against_how_we_sign_in() {
+    let scenarios = [
+        "metadata-default",
+        "metadata-var1",
+        "metadata-var2",
+        "metadata-var3",
+        "scope-from-www-authenticate",
+        "scope-from-scopes-supported",
+        "scope-omitted-when-undefined",
+        "scope-step-up",
+        "scope-retry-limit",
+        "token-endpoint-auth-basic",
+        "token-endpoint-auth-post",
+        "token-endpoint-auth-none",
+        "pre-registration",
+    ];
+    let of_today = [
+        "resource-mismatch",
+        "offline-access-scope",
+        "offline-access-not-supported",
+        "authorization-server-migration",
+        "iss-supported",
+        "iss-not-advertised",
+        "iss-supported-missing",
+        "iss-wrong-issuer",
+        "iss-unexpected",
+        "iss-normalized",
+        "metadata-issuer-mismatch",
+    ];
+    let stage = Stage::shared().await;
+    let client = programs::path("conformance_client").display().to_string();
+    let before = scenarios.map(|scenario| (scenario, "2025-11-25"));
+    let today = scenarios.into_iter().chain(of_today).map(|scenario| (scenario, "2026-07-28"));
+    let mut complaints = String::new();
+    for (scenario, revision) in before.into_iter().chain(today) {
+        let folder = stage.path(format!("client-{scenario}-{revision}"));
+        let name = format!("auth/{scenario}");
+        let checks = Suite::Next.run_client(&name, revision, &client, &folder).await;
+        assert!(checks.iter().any(|check| check.status == "SUCCESS"), "{name}: {checks:?}");
+        for check in checks.iter().filter(|check| check.is_a_complaint()) {
+            complaints += &format!("{name} ({revision}): {check:?}\n");
+        }
+    }
+    assert!(complaints.is_empty(), "{complaints}");
+    stage.finish().await;
+}
+
+/// The stable suite in front of a server that knows 2026-07-28 alone: what it wants in the older
+/// way is made of what there is.
+#[tokio::test]
+async fn the_stable_suite_sees_no_difference_before_a_server_of_today() {
+    no_difference(Suite::Stable, None, Era::Modern, 32).await;
+}

@@ -40,6 +40,7 @@ mod robustness;
 mod schemathesis;
 mod sessions;
 mod shell;
+mod sign_in;
 mod starting;
 mod stdio_end;
 mod stdio_proxy;

@@ -29,6 +29,8 @@ async fn with_programs(stage: &Stage, folder: PathBuf) -> Instance {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", folder.display()));
         command.env("GANTRY_LOGIN_SHELL", "no");
+        // The network is gone.
+        command.env("HTTPS_PROXY", "http://127.0.0.1:9");
     })
     .await
 }
@@ -39,6 +41,7 @@ fn tools<'a>(text: &'a str, server: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no {server} in {text}"))
 }
 
+/// Case 45, too: what they fetch is in their caches, and the network is gone.
 #[tokio::test]
 async fn npx_and_uvx_servers_are_ready_at_the_first_prompt() {
     let stage = Stage::shared().await;

@@ -259,7 +259,10 @@ describe('the light of a server', () => {
     [aServer({ state: 'starting', since: 1_000 }), 'busy', 'Starting, 3 s'],
     [aServer({ state: 'ready', tools: 13, ready_ms: 412 }), 'good', 'Ready · 13 tools · 412 ms'],
     [aServer({ state: 'ready', tools: 1 }), 'good', 'Ready · 1 tool'],
-    [aServer({ state: 'degraded', tools: 2 }), 'warn', 'Not answering · 2 tools'],
+    [aServer({ state: 'degraded', tools: 2 }), 'warn', 'Has a problem · 2 tools'],
+    [aServer({ state: 'failed', error: 'it needs you to sign in', sign_in: { state: 'needed' } }), 'warn', 'Needs you to sign in'],
+    [aServer({ state: 'degraded', tools: 2, sign_in: { state: 'waiting' } }), 'warn', 'Needs you to sign in · 2 tools'],
+    [aServer({ state: 'failed', error: 'x', sign_in: { state: 'signed_in' } }), 'bad', 'Failed'],
     [aServer({ state: 'restarting', since: 1_000 }), 'warn', 'Restarting, 3 s'],
     [aServer({ state: 'failed', error: 'x' }), 'bad', 'Failed'],
   ])('tells the truth', (server, tone, words) => {

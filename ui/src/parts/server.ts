@@ -2,6 +2,11 @@ import { t } from '../strings';
 import { running, span } from '../text/time';
 import type { ServerView } from '../wire';
 
+/** Whether it waits for the user to sign in. */
+export function wantsUser(server: ServerView): boolean {
+  return server.enabled && server.sign_in !== undefined && server.sign_in.state !== 'signed_in';
+}
+
 /** The light of a server. */
 export type Tone = 'off' | 'busy' | 'good' | 'warn' | 'bad';
 
@@ -16,7 +21,7 @@ export function toneOf(server: ServerView): Tone {
     case 'restarting':
       return 'warn';
     case 'failed':
-      return 'bad';
+      return wantsUser(server) ? 'warn' : 'bad';
     default:
       return 'off';
   }
@@ -35,12 +40,12 @@ export function wordsOf(server: ServerView, now: () => number): string {
     case 'degraded': {
       // The core shows a server that is being ended like this, with its process still there.
       if (server.error === 'stopping') return t('server.stopping');
-      const words = [t(`server.state.${server.state}`)];
+      const words = [wantsUser(server) ? t('server.signIn.needed') : t(`server.state.${server.state}`)];
       if (server.tools !== null) words.push(t('tools', { n: server.tools }));
       if (server.state === 'ready' && server.ready_ms !== null) words.push(span(server.ready_ms));
       return words.join(' · ');
     }
     default:
-      return t('server.state.failed');
+      return wantsUser(server) ? t('server.signIn.needed') : t('server.state.failed');
   }
 }

@@ -345,6 +345,12 @@ export class Gantry {
     }
   }
 
+  /** Begins a sign-in to a remote server; the page is shown before it is opened. */
+  async signIn(name: string): Promise<void> {
+    const begun = await this.try('servers_sign_in', { name });
+    if (begun) this.openLink(begun.url);
+  }
+
   /** An address of a text that somebody followed: it is shown before it is opened. */
   leaving: URL | null = $state.raw(null);
 

@@ -2,7 +2,7 @@ import { t } from '../strings';
 import { lineAndColumn } from '../text/paste';
 import type { JsonValue, ServerConfig } from '../wire';
 
-type Kind = 'text' | 'number' | 'flag' | 'list' | 'map';
+type Kind = 'text' | 'number' | 'flag' | 'list' | 'map' | 'oauth';
 
 /** The fields that we know; others are kept as they are. */
 const KINDS: Record<string, Kind> = {
@@ -11,6 +11,7 @@ const KINDS: Record<string, Kind> = {
   env: 'map', headers: 'map',
   enabled: 'flag', persistent: 'flag',
   startTimeoutMs: 'number', callTimeoutMs: 'number',
+  oauth: 'oauth',
 };
 
 const isText = (value: unknown): boolean => typeof value === 'string';
@@ -19,6 +20,7 @@ const isOf: Record<Kind, (value: unknown) => boolean> = {
   number: (value) => typeof value === 'number' && value >= 0,
   flag: (value) => typeof value === 'boolean',
   list: (value) => Array.isArray(value) && value.every(isText),
+  oauth: (value) => typeof value === 'boolean' || (value !== null && typeof value === 'object' && !Array.isArray(value)),
   map: (value) => value !== null && typeof value === 'object' && !Array.isArray(value) && Object.values(value).every(isText),
 };
 

@@ -27,7 +27,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-pub use listen::last_word;
+pub use listen::{Filter as ListenFilter, acknowledged, last_word, tagged};
 
 use crate::{
     Catalogue, Envelope, ToolFilter,
@@ -39,7 +39,7 @@ use bytes::Bytes;
 use state::{ClientKey, Effects, State};
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 use tokio::{
@@ -112,12 +112,29 @@ struct Shared {
     /// When the next held call has waited long enough.
     due: watch::Sender<Option<Instant>>,
     receipts: watch::Sender<u64>,
+    /// Why the tools of this connection could not be listed again after they changed.
+    fault: watch::Sender<Option<(u64, String)>>,
     /// The sequence number of the phase that was published last.
     published: Mutex<u64>,
+    /// The notification that is for the hub's owner alone, and who takes it.
+    aside: OnceLock<(&'static str, Aside)>,
     state: Mutex<State>,
 }
 
+/// Takes a notification for the hub's owner.
+type Aside = Box<dyn Fn(&Envelope) + Send + Sync>;
+
 impl Shared {
+    /// Hands a notification to the hub's owner, when it is for them.
+    fn takes_aside(&self, message: &Envelope) -> bool {
+        let Some((method, hear)) = self.aside.get() else { return false };
+        let is_it = message.kind() == frame::Kind::Notification && message.method() == *method;
+        if is_it {
+            hear(message);
+        }
+        is_it
+    }
+
     /// Lets the state decide, then hands out what came of it.
     fn act<T>(&self, decide: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut effects = Effects::default();
@@ -181,7 +198,9 @@ impl Hub {
                 phase,
                 due,
                 receipts,
+                fault: watch::Sender::new(None),
                 published: Mutex::default(),
+                aside: OnceLock::new(),
                 state,
             }),
         }
@@ -195,6 +214,16 @@ impl Hub {
     /// Whether both are handles of one hub.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Has `hear` take the server's notifications of this name, which no client then sees. The
+    /// first one stays. It is called by the task that reads the server: it must not block.
+    pub fn set_aside(
+        &self,
+        method: &'static str,
+        hear: impl Fn(&Envelope) + Send + Sync + 'static,
+    ) {
+        let _ = self.shared.aside.set((method, Box::new(hear)));
     }
 
     /// Ends the waits of held calls in time. Whoever makes a hub runs this as a
@@ -231,6 +260,13 @@ impl Hub {
     /// The phase, now and on every change.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.shared.phase.subscribe()
+    }
+
+    /// Why the tools of a connection (its generation) could not be listed again after the server
+    /// said that they changed: what clients are listed is what was known before. It is tried
+    /// again until it can be.
+    pub fn fault(&self) -> watch::Receiver<Option<(u64, String)>> {
+        self.shared.fault.subscribe()
     }
 
     /// Resolves when it is known what the server has, or when it is not expected to come.

@@ -173,8 +173,9 @@ pub(crate) fn completed(result: &str, cacheable: bool, info: Option<&str>) -> Ve
     edits
 }
 
-/// The edits of [`completed`], done.
-pub(crate) fn complete(result: &str, cacheable: bool, info: Option<&str>) -> String {
+/// A result as a client of this revision has it, made of one that lacks what is new: with
+/// `resultType`, that it may not be kept (where it could be), and who answered (raw `info`).
+pub fn complete(result: &str, cacheable: bool, info: Option<&str>) -> String {
     let mut text = result.to_owned();
     let mut edits = completed(result, cacheable, info);
     edits.sort_by_key(|(at, _)| std::cmp::Reverse(*at));

@@ -107,6 +107,12 @@ export function mockBackend(): Backend {
       void startServer(name);
       return servers.get(name) ?? server(name);
     },
+    servers_sign_in: ({ name }) => {
+      const url = `https://${encodeURIComponent(name)}.example/authorize`;
+      return { url, until: Date.now() + 600_000 };
+    },
+    servers_sign_in_cancel: () => ({ ok: true }),
+    servers_sign_out: () => ({ ok: true }),
     servers_enable: ({ name, enabled }) => {
       const view = changeServer(name, enabled ? { enabled } : { enabled, state: 'stopped', pid: null, tools: null });
       if (enabled) void startServer(name);

@@ -4,6 +4,8 @@
 //! belong to one server go there as they are, only a name that two servers share
 //! is changed back; lists are put together; answers and notifications pass.
 
+mod modern;
+
 use super::{
     front::{Front, Requests},
     merge::{self, List, Table},
@@ -14,6 +16,7 @@ use super::{
 use gantry_mcp::{
     Client, Envelope, Full, Hub, Kind, Outlet, ToClient,
     frame::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND},
+    hub::ListenFilter,
     revision,
 };
 use gantry_supervisor::Scope;
@@ -62,6 +65,14 @@ struct State {
     routed: HashMap<String, usize>,
     /// Requests that were cancelled before it was known whose they are.
     cancelled: HashSet<String>,
+    /// Whether the client has used `initialize`, and hears what belongs to no request of its.
+    initialized: bool,
+    /// Whether the members have been, be it for us alone.
+    watched: bool,
+    /// `subscriptions/listen` of the client, by raw id.
+    listens: HashMap<String, ListenFilter>,
+    /// Resources that the client subscribed to the older way.
+    subscribed: HashSet<String>,
 }
 
 struct FromMember {
@@ -119,6 +130,9 @@ impl Aggregate {
         let id = message.id().unwrap_or("null");
         // A cancel may have come too late for a request that had this id before.
         inner.state().cancelled.remove(id);
+        if modern::is_modern(&message) {
+            return self.modern_request(message);
+        }
         match message.method() {
             "initialize" => {
                 let line = inner.initialize(&message);
@@ -133,8 +147,7 @@ impl Aggregate {
                 }
                 inner.reply(id, frame::result(id, "{}"));
             }
-            // Several servers as one are spoken to after `initialize` only: this makes a client
-            // that knows both eras use it.
+            // Without a word of the revision it is none of 2026-07-28: as every hub answers it.
             "server/discover" => {
                 inner.refuse(id, METHOD_NOT_FOUND, "Method not found: server/discover")
             }
@@ -243,11 +256,9 @@ impl Inner {
     }
 
     fn initialize(self: &Arc<Self>, message: &Envelope) -> bytes::BytesMut {
-        for index in 0..self.members.len() {
-            // What the client can do is for each hub to know; it answers at once by itself.
-            drop(self.ask(index, "initialize", message.params().unwrap_or("{}")));
-            self.send(index, frame::notification("notifications/initialized", None));
-        }
+        self.state().initialized = true;
+        // What the client can do is for each hub to know.
+        self.watch(message.params().unwrap_or("{}"));
         let asked = message.param(&["protocolVersion"]).and_then(frame::string).unwrap_or_default();
         let version = revision::negotiate(&asked);
         let info =
@@ -258,8 +269,20 @@ impl Inner {
         frame::result(message.id().unwrap_or("null"), &result)
     }
 
-    fn notification(&self, message: &Envelope) {
+    /// Initialises the members; their hubs answer at once by themselves.
+    fn watch(&self, params: &str) {
+        self.state().watched = true;
+        for index in 0..self.members.len() {
+            drop(self.ask(index, "initialize", params));
+            self.send(index, frame::notification("notifications/initialized", None));
+        }
+    }
+
+    fn notification(self: &Arc<Self>, message: &Envelope) {
         let request = message.param(&["requestId"]).unwrap_or_default();
+        if message.method() == "notifications/cancelled" && self.unlisten(request) {
+            return;
+        }
         let only = match message.method() {
             // Each hub had its own when it was initialised.
             "notifications/initialized" => return,
@@ -319,7 +342,7 @@ impl Inner {
 
     fn take_from_member(&self, index: usize, message: ToClient) -> Result<(), Full> {
         let ToClient { line, concerning, last } = message;
-        if let Some(id) = concerning.filter(|_| last) {
+        if let Some(id) = concerning.clone().filter(|_| last) {
             let (own, _) = {
                 let mut state = self.state();
                 (state.own.remove(&id), state.routed.remove(&id))
@@ -333,6 +356,7 @@ impl Inner {
             }
             return self.requests.answer(&id, line, &self.output);
         }
+        let is_of_a_request = concerning.is_some();
         let Ok(parsed) = Envelope::parse(line.clone()) else { return Ok(()) };
         if parsed.kind() == Kind::Request {
             let Some((theirs, span)) = parsed.id().zip(parsed.id_span()) else { return Ok(()) };
@@ -345,13 +369,17 @@ impl Inner {
             return self.withdrawn(index, &parsed);
         }
         let changed = List::ALL.iter().filter(|list| parsed.method() == list.changed());
-        {
+        let initialized = {
             let mut state = self.state();
             for list in changed {
                 state.tables.remove(list);
             }
+            state.initialized
+        };
+        if !is_of_a_request {
+            self.to_listeners(&parsed)?;
         }
-        self.output.send(line)
+        if initialized || is_of_a_request { self.output.send(line) } else { Ok(()) }
     }
 
     /// A member takes back something it asked.
@@ -372,6 +400,7 @@ impl Inner {
         let Some(name) = frame::string(raw) else { return false };
         let Some((index, original)) = table.find(&name) else { return false };
         let id = message.id().unwrap_or("null");
+        self.note_subscription(message.method(), &name);
         let line = if list.is_renamed() && *original != name {
             let original = json!(original).to_string();
             frame::splice(&message.line, &mut [(message.span(raw), &original)])
@@ -411,11 +440,11 @@ impl Inner {
             let index = templates.by_prefix(&uri).or_else(|| resources.only_member());
             return match index {
                 Some(index) => self.hand_over(index, id, message.line.clone().into()),
-                None => self.refuse(
-                    id,
-                    RESOURCE_NOT_FOUND,
-                    &format!("no server here has the resource {raw}"),
-                ),
+                None => {
+                    let is_modern = modern::is_modern(message);
+                    let code = if is_modern { INVALID_PARAMS } else { RESOURCE_NOT_FOUND };
+                    self.refuse(id, code, &format!("no server here has the resource {raw}"));
+                }
             };
         }
         self.refuse(id, INVALID_PARAMS, &format!("no server here offers {raw}"));

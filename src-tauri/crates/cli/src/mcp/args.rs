@@ -41,6 +41,9 @@ pub struct McpArgs {
     /// For Gantry itself: carry one MCP session of the remote server in GANTRY_MCP_CONFIG
     #[arg(long, hide = true, conflicts_with_all = ["config", "config_file", "url", "recall"])]
     pub carry: bool,
+    /// For Gantry itself: sign in to the remote server in GANTRY_MCP_CONFIG
+    #[arg(long, hide = true, conflicts_with_all = ["carry", "config", "config_file", "url", "recall"])]
+    pub sign_in: bool,
     /// Serve the search over past sessions
     #[arg(long, conflicts_with_all = ["config", "config_file", "url"])]
     pub recall: bool,
@@ -68,6 +71,8 @@ pub enum Task {
     Recall,
     /// One session of this remote server, as it is.
     Carry(Box<Server>),
+    /// A sign-in to this remote server.
+    SignIn(Box<Server>),
     /// These servers, as one.
     Serve(Vec<Server>),
 }
@@ -82,7 +87,10 @@ impl McpArgs {
             return Ok(Task::Recall);
         }
         if self.carry {
-            return self.carried().map(|server| Task::Carry(Box::new(server)));
+            return self.given("--carry").map(|server| Task::Carry(Box::new(server)));
+        }
+        if self.sign_in {
+            return self.given("--sign-in").map(|server| Task::SignIn(Box::new(server)));
         }
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         let word = match words.as_slice() {
@@ -123,12 +131,12 @@ impl McpArgs {
         config::parse(&text, &global, &self.headers()?, lookup).map(Task::Serve)
     }
 
-    fn carried(&self) -> Result<Server, String> {
-        let text = from_variable("--carry")?;
+    fn given(&self, option: &str) -> Result<Server, String> {
+        let text = from_variable(option)?;
         let lookup = |name: &str| std::env::var(name).ok();
         let servers = config::parse(&text, &ToolFilter::default(), &self.headers()?, lookup)?;
         let [server] = <[Server; 1]>::try_from(servers)
-            .map_err(|servers| format!("`--carry` takes one server, not {}", servers.len()))?;
+            .map_err(|servers| format!("`{option}` takes one server, not {}", servers.len()))?;
         Ok(server)
     }
 

@@ -7,16 +7,19 @@
 //! ended at the host, too.
 
 use super::{
+    auth::{RecordFile, Tokens},
     complain,
     config::{Kind, Server},
     memory::Memory,
-    remote::Remote,
+    remote::{Remote, WANTS_SIGN_IN},
     signal,
 };
+use gantry_core::bridge::SIGN_IN_EXIT;
 use gantry_supervisor::Deadline;
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -30,12 +33,15 @@ const FAREWELL: Duration = Duration::from_millis(500);
 pub async fn run(server: Server) -> u8 {
     let signal = signal();
     let (url, headers, transport) = match server.kind {
-        Kind::Remote { url, headers, transport } => (url, headers, transport),
+        Kind::Remote { url, headers, transport, .. } => (url, headers, transport),
         Kind::Unusable(why) => return failed(&why),
         Kind::Program { .. } => return failed("a program is not carried; give it a `url`"),
     };
+    // An authorization of the user's own wins.
+    let file = RecordFile::given().filter(|_| !headers.contains_key("authorization"));
+    let tokens = file.map(|file| Arc::new(Tokens::new(url.clone(), file)));
     let remote = match Remote::new(url, headers, transport) {
-        Ok(remote) => remote.remembering(Memory::given()),
+        Ok(remote) => remote.remembering(Memory::given()).signing_in(tokens.clone()),
         Err(why) => return failed(&why),
     };
     let ended = CancellationToken::new();
@@ -52,6 +58,8 @@ pub async fn run(server: Server) -> u8 {
     // Whoever read it may be gone.
     let _ = output.flush().await;
     match carried {
+        // The bridge says the rest.
+        Ok(lost) if lost == WANTS_SIGN_IN => SIGN_IN_EXIT,
         Ok(lost) => failed(&format!("the remote server {lost}")),
         Err(()) => 0,
     }

@@ -31,9 +31,19 @@ pub enum Kind {
     /// A program that we start.
     Program { command: String, args: Vec<String>, env: Vec<(String, String)>, cwd: Option<PathBuf> },
     /// A URL that speaks MCP over HTTP.
-    Remote { url: Url, headers: HeaderMap, transport: Transport },
+    Remote { url: Url, headers: HeaderMap, transport: Transport, oauth: Oauth },
     /// Not usable, and why: the other servers are served all the same.
     Unusable(String),
+}
+
+/// What an authorization server knows of us, when it has to be told beforehand.
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Oauth {
+    pub client_id: Option<String>,
+    pub client_secret: Option<String>,
+    pub scopes: Vec<String>,
+    pub redirect_port: Option<u16>,
 }
 
 impl std::fmt::Debug for Kind {
@@ -59,17 +69,22 @@ impl Server {
         transport: Transport,
         filter: ToolFilter,
     ) -> Result<Self, String> {
-        let kind = remote(url, headers, transport)?;
+        let kind = remote(url, headers, transport, Oauth::default())?;
         Ok(Self { name: name.to_owned(), kind, filter, start_limit: START_LIMIT })
     }
 }
 
-fn remote(url: &str, headers: HeaderMap, transport: Transport) -> Result<Kind, String> {
+fn remote(
+    url: &str,
+    headers: HeaderMap,
+    transport: Transport,
+    oauth: Oauth,
+) -> Result<Kind, String> {
     let parsed = Url::parse(url).map_err(|error| format!("`{url}` is not a URL: {error}"))?;
     if !matches!(parsed.scheme(), "http" | "https") {
         return Err(format!("`{url}` is neither an http nor an https URL"));
     }
-    Ok(Kind::Remote { url: parsed, headers, transport })
+    Ok(Kind::Remote { url: parsed, headers, transport, oauth })
 }
 
 #[derive(Deserialize)]
@@ -90,6 +105,8 @@ struct Entry {
     transport: Option<String>,
     headers: Option<BTreeMap<String, String>>,
     auth_token: Option<String>,
+    /// Settings, or whether it may be signed in to at all, which the bridge has decided.
+    oauth: Option<serde_json::Value>,
     enabled: Option<bool>,
     allow_tools: Option<Vec<String>>,
     deny_tools: Option<Vec<String>>,
@@ -188,7 +205,15 @@ impl Entry {
             Some("streamable-http" | "http") => Transport::Streamable,
             _ => Transport::Detect,
         };
-        remote(&fill("url", &url)?, all, transport)
+        let oauth = self.oauth.filter(serde_json::Value::is_object);
+        let mut oauth: Oauth = oauth.map_or(Ok(Oauth::default()), serde_json::from_value).map_err(
+            // What is in it may be a secret.
+            |_| "`oauth` is not of the form {\"clientId\",\"clientSecret\",\"scopes\",\"redirectPort\"}",
+        )?;
+        if let Some(secret) = &mut oauth.client_secret {
+            *secret = fill("oauth.clientSecret", secret)?;
+        }
+        remote(&fill("url", &url)?, all, transport, oauth)
     }
 }
 

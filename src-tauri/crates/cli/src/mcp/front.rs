@@ -15,6 +15,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+/// The request that is a subscription.
+pub const LISTEN: &str = "subscriptions/listen";
+
 /// Takes the client's messages.
 pub trait Front: Send + Sync {
     /// Takes one message.
@@ -71,10 +74,11 @@ fn id_at(piece: &[u8]) -> Option<String> {
     (value.is_number() || value.is_string()).then(|| value.to_string())
 }
 
-/// The client's requests that run, by raw id, each with its pass at the gate.
+/// The client's requests that run, by raw id, each with its pass at the gate. A subscription has
+/// none: it is open as long as its client likes, and must not hold up our end.
 pub struct Requests {
     gate: Gate,
-    passes: Mutex<HashMap<String, Pass>>,
+    passes: Mutex<HashMap<String, Option<Pass>>>,
 }
 
 impl Requests {
@@ -82,7 +86,7 @@ impl Requests {
         Self { gate, passes: Mutex::default() }
     }
 
-    fn passes(&self) -> MutexGuard<'_, HashMap<String, Pass>> {
+    fn passes(&self) -> MutexGuard<'_, HashMap<String, Option<Pass>>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,7 +105,8 @@ impl Requests {
         let Some(pass) = self.gate.enter(&name) else {
             return Err(frame::error(id, UNAVAILABLE, "shutting down", None).freeze());
         };
-        passes.insert(id.to_owned(), pass);
+        let is_call = message.method() != LISTEN;
+        passes.insert(id.to_owned(), is_call.then_some(pass));
         Ok(())
     }
 
@@ -116,7 +121,7 @@ impl Requests {
     /// # Errors
     /// [`Full`] when the client does not read.
     pub fn answer(&self, id: &str, line: Bytes, output: &Output) -> Result<(), Full> {
-        if let Some(pass) = self.passes().get(id) {
+        if let Some(Some(pass)) = self.passes().get(id) {
             pass.answered();
         }
         // One that was cancelled may end without a word.

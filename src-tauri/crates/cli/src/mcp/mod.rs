@@ -10,6 +10,7 @@
 
 mod aggregate;
 pub mod args;
+mod auth;
 mod carry;
 mod config;
 mod front;
@@ -59,6 +60,7 @@ pub async fn run(args: McpArgs) -> u8 {
     match args.task() {
         Ok(Task::Recall) => recall(args).await,
         Ok(Task::Carry(server)) => carry::run(*server).await,
+        Ok(Task::SignIn(server)) => auth::flow::run(*server).await,
         Ok(Task::Serve(servers)) => {
             serve(servers, args.config.is_some() || args.config_file.is_some()).await
         }
@@ -82,6 +84,11 @@ async fn recall(args: McpArgs) -> u8 {
 /// The log goes to standard error, and only what matters: the client may show it to its user.
 fn start_log() {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
+    // At its finer levels the OAuth client writes down codes.
+    let filter = match "rmcp::transport::auth=warn".parse() {
+        Ok(quiet) => filter.add_directive(quiet),
+        Err(_) => filter,
+    };
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| StandardError)

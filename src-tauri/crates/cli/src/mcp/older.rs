@@ -2,7 +2,10 @@
 //! endpoint for messages up. Many servers still speak it, and it alone.
 
 use super::{
-    remote::{ACCEPT, LONGEST, Lost, QUEUE, Remote, chain, is_events, write},
+    auth::Patience,
+    remote::{
+        ACCEPT, LONGEST, Lost, QUEUE, Remote, WANTS_SIGN_IN, chain, is_events, patience_of, write,
+    },
     sse::Events,
 };
 use bytes::Bytes;
@@ -36,11 +39,15 @@ pub(super) async fn carry(
     };
     let (channel, first) = match (opened, first) {
         (Ok(channel), first) => (channel, first.map(|(line, _)| line)),
+        (Err(why), Some(_)) if why == WANTS_SIGN_IN => return why,
         (Err(_), Some((_, refused))) => return refused,
         (Err(why), None) => return why,
     };
     speaks_it();
     let ((out, received), (requests, asked)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
+    if let Some(tokens) = &remote.tokens {
+        tokens.tell(out.clone());
+    }
     let up = Up { remote, endpoint: channel.endpoint.clone(), out: out.clone() };
     tokio::select! {
         lost = channel.hear(out) => lost,
@@ -61,11 +68,13 @@ impl Channel {
     async fn open(remote: &Remote) -> Result<Self, Lost> {
         let request = remote.http.get(remote.url.clone()).headers(remote.headers.clone());
         let request = request.header("accept", "text/event-stream");
-        let mut response = request
-            .send()
-            .await
-            .map_err(|error| format!("cannot be reached: {}", chain(&error.without_url())))?;
+        let sent = remote.send(request, Patience::None).await;
+        let mut response =
+            sent.map_err(|error| format!("cannot be reached: {}", chain(&error.without_url())))?;
         let status = response.status();
+        if let Some(lost) = remote.ends_for_sign_in(status) {
+            return Err(lost);
+        }
         if !status.is_success() || !is_events(&response) {
             return Err(format!("answered HTTP {status} instead of its event stream"));
         }
@@ -171,8 +180,8 @@ impl Up<'_> {
     async fn post(&self, message: &Envelope) -> Result<(), Lost> {
         let request = self.remote.http.post(self.endpoint.clone());
         let request = request.headers(self.remote.headers.clone());
-        let request =
-            request.header("content-type", "application/json").body(message.line.clone()).send();
+        let request = request.header("content-type", "application/json").body(message.line.clone());
+        let request = self.remote.send(request, patience_of(message));
         // A request may be held until it is answered; anything else is only to be taken.
         let sent = if message.kind() == Kind::Request {
             request.await
@@ -188,6 +197,9 @@ impl Up<'_> {
                 return Err(format!("cannot be reached: {}", chain(&error.without_url())));
             }
         };
+        if let Some(lost) = self.remote.ends_for_sign_in(status) {
+            return Err(lost);
+        }
         if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) {
             return Err(format!("has forgotten its session (HTTP {})", status.as_u16()));
         }

@@ -8,7 +8,14 @@
 mod client;
 mod streams;
 
-use super::{memory::Memory, modern::Annotations, older};
+pub(super) use client::is_loopback;
+
+use super::{
+    auth::{Patience, Tokens},
+    memory::Memory,
+    modern::Annotations,
+    older,
+};
 use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
@@ -26,7 +33,7 @@ use std::{
     collections::HashMap,
     pin::pin,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -51,6 +58,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 const STEADY: Duration = Duration::from_secs(10);
 /// Messages between this and its reader.
 pub(super) const QUEUE: usize = 64;
+/// Why a session ended whose host wants the user to sign in.
+pub(super) const WANTS_SIGN_IN: &str = "needs you to sign in";
+/// Requests of a start, and of the light: somebody waits for an answer to them, be it a refusal.
+const PROMPT: [&str; 4] = ["initialize", "server/discover", "tools/list", "ping"];
 /// Of an error body that is not JSON.
 const SHOWN: usize = 200;
 
@@ -74,6 +85,7 @@ pub struct Remote {
     pub(super) headers: HeaderMap,
     transport: Transport,
     memory: Option<Memory>,
+    pub(super) tokens: Option<Arc<Tokens>>,
 }
 
 /// The end of a session at the host, to be sent when it ends by our own wish.
@@ -96,13 +108,37 @@ impl Remote {
     /// When the HTTP client cannot be made (no certificates).
     pub fn new(url: Url, headers: HeaderMap, transport: Transport) -> Result<Self, String> {
         let http = client::for_host(&url)?;
-        Ok(Self { http, url, headers, transport, memory: None })
+        Ok(Self { http, url, headers, transport, memory: None, tokens: None })
     }
 
     /// Remembers which transport was found out, and begins with what was remembered.
     pub fn remembering(self, memory: Option<Memory>) -> Self {
         let memory = memory.filter(|_| self.transport == Transport::Detect);
         Self { memory, ..self }
+    }
+
+    /// Signs in where the host wants it.
+    pub fn signing_in(self, tokens: Option<Arc<Tokens>>) -> Self {
+        Self { tokens, ..self }
+    }
+
+    /// Sends a request, with the token of the sign-in where there is one.
+    pub(super) async fn send(
+        &self,
+        request: RequestBuilder,
+        patience: Patience,
+    ) -> reqwest::Result<Response> {
+        match &self.tokens {
+            Some(tokens) => tokens.send(request, patience).await,
+            None => request.send().await,
+        }
+    }
+
+    /// Whether a refusal means that the user has to sign in, and the session may end for that.
+    pub(super) fn ends_for_sign_in(&self, status: StatusCode) -> Option<Lost> {
+        let wants = self.tokens.as_ref().is_some_and(|tokens| tokens.wants_user());
+        let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        (wants && refused).then(|| WANTS_SIGN_IN.to_owned())
     }
 
     /// Carries one session: sends the lines of `reader`, writes what comes to `writer`. Returns
@@ -115,6 +151,9 @@ impl Remote {
     ) -> Result<Lost, ()> {
         let mut stop = pin!(stop);
         let mut first = None;
+        if let Some(tokens) = &self.tokens {
+            tokens.begin();
+        }
         let remembered = self.memory.as_ref().and_then(Memory::read);
         if self.transport != Transport::Older && remembered != Some(Transport::Older) {
             let session = Session::new(self);
@@ -216,6 +255,9 @@ impl<'a> Session<'a> {
 
     async fn carry(&self, reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin) -> Lost {
         let Some(received) = lock(&self.received).take() else { return "used twice".to_owned() };
+        if let Some(tokens) = &self.remote.tokens {
+            tokens.tell(self.out.clone());
+        }
         let (requests, asked) = mpsc::channel(QUEUE);
         tokio::select! {
             lost = self.dispatch(reader, requests) => lost,
@@ -237,7 +279,12 @@ impl<'a> Session<'a> {
 
     fn farewell(&self) -> Farewell {
         let has_session = lock(&self.agreed).contains_key("mcp-session-id");
-        Farewell(has_session.then(|| self.request(Method::DELETE)))
+        let tokens = self.remote.tokens.as_ref().filter(|_| has_session);
+        let token = tokens.and_then(|tokens| tokens.present());
+        Farewell(has_session.then(|| {
+            let request = self.request(Method::DELETE);
+            token.into_iter().fold(request, |request, token| request.header("authorization", token))
+        }))
     }
 
     /// Messages without an answer one after the other; requests go to `drive`, so that
@@ -284,7 +331,8 @@ impl<'a> Session<'a> {
             }
             match tokio::time::timeout(ACCEPT, self.post(&message)).await {
                 Ok(Ok(response)) => {
-                    if let Some(lost) = self.lost(&response) {
+                    let wants = self.remote.ends_for_sign_in(response.status());
+                    if let Some(lost) = wants.or_else(|| self.lost(&response)) {
                         return lost;
                     }
                 }
@@ -331,13 +379,11 @@ impl<'a> Session<'a> {
             }
             None => self.request(Method::POST),
         };
-        request
+        let request = request
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
-            .body(message.line.clone())
-            .send()
-            .await
-            .map_err(reqwest::Error::without_url)
+            .body(message.line.clone());
+        self.remote.send(request, patience_of(message)).await.map_err(reqwest::Error::without_url)
     }
 
     /// Whether this answer means that the host does not know our session any more.
@@ -373,6 +419,9 @@ impl<'a> Session<'a> {
             lock(&self.agreed).insert("mcp-session-id", session.clone());
         }
         let status = response.status();
+        if let Some(lost) = self.remote.ends_for_sign_in(status) {
+            return Err(lost);
+        }
         if !status.is_success() {
             return self.refused(request, response).await;
         }
@@ -450,6 +499,9 @@ impl<'a> Session<'a> {
         let hint = status.is_redirection().then_some(
             "; it sends us to another host, where headers with secrets do not go. Give that URL",
         );
+        let wants = self.remote.tokens.as_ref().is_some_and(|tokens| tokens.is_wanted());
+        let hint =
+            hint.or_else(|| wants.then_some("; it needs you to sign in, see the server in Gantry"));
         let why = format!("answered HTTP {status}{colon}{text}{}", hint.unwrap_or_default());
         self.fail(id, &why).await
     }
@@ -499,6 +551,12 @@ pub(super) async fn write(
         }
     }
     "its connection was closed".to_owned()
+}
+
+/// Whether a message may wait for the user to sign in.
+pub(super) fn patience_of(message: &Envelope) -> Patience {
+    let waits = message.kind() == Kind::Request && !PROMPT.contains(&message.method());
+    if waits { Patience::Told } else { Patience::None }
 }
 
 pub(super) fn is_events(response: &Response) -> bool {

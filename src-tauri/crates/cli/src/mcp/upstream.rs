@@ -177,7 +177,7 @@ impl Upstream {
     }
 
     async fn run_remote(&self, generation: u64, ready_since: &mut Option<Instant>) -> End {
-        let Kind::Remote { url, headers, transport } = &self.server.kind else {
+        let Kind::Remote { url, headers, transport, .. } = &self.server.kind else {
             return End::Stopped;
         };
         let remote = match Remote::new(url.clone(), headers.clone(), *transport) {

@@ -70,6 +70,13 @@ commands! {
     servers_remove(ServerName) -> Done;
     /// Stops and starts a server.
     servers_restart(ServerName) -> ServerView;
+    /// Begins a sign-in to a remote server: the page to open in a browser. It is finished there;
+    /// the server's `sign_in` says how it went.
+    servers_sign_in(ServerName) -> SignInBegun;
+    /// Gives up a sign-in that was begun.
+    servers_sign_in_cancel(ServerName) -> Done;
+    /// Forgets a sign-in, and starts the server anew without it.
+    servers_sign_out(ServerName) -> Done;
     /// Switches a server on or off.
     servers_enable(ServersEnable) -> ServerView;
     /// The tools of a server, as MCP lists them.

@@ -88,6 +88,34 @@ impl App {
         self.bridge().restart(&input.name, Deadline::after(STOP_BUDGET)).await
     }
 
+    /// Begins a sign-in to a remote server.
+    ///
+    /// # Errors
+    /// Not found; invalid when there is nothing to sign in to; failed with what the server lacks.
+    pub async fn servers_sign_in(&self, input: ServerName) -> Result<SignInBegun> {
+        self.still_open()?;
+        self.bridge().sign_in(&input.name).await
+    }
+
+    /// Gives up a sign-in that was begun; none is none.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn servers_sign_in_cancel(&self, input: ServerName) -> Result<Done> {
+        self.bridge().cancel_sign_in(&input.name)?;
+        Ok(Done::OK)
+    }
+
+    /// Forgets a sign-in, and starts the server anew without it.
+    ///
+    /// # Errors
+    /// Not found; failed when it cannot be forgotten.
+    pub async fn servers_sign_out(&self, input: ServerName) -> Result<Done> {
+        self.still_open()?;
+        self.bridge().sign_out(&input.name, Deadline::after(STOP_BUDGET)).await?;
+        Ok(Done::OK)
+    }
+
     /// Switches a server on or off.
     ///
     /// # Errors

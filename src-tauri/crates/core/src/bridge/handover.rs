@@ -3,7 +3,8 @@
 use super::{
     Bridge, process, references,
     registry::{Registry, Session, SlotId},
-    spec::{Identity, is_passed_through, is_remote, url_of},
+    sign_ins::Standing,
+    spec::{Identity, is_remote, url_of},
     transports,
 };
 use crate::wire::{ServerConfig, Via};
@@ -56,8 +57,9 @@ impl Bridge {
 pub(super) fn handed(registry: &Registry, session: &Session) -> Vec<(String, Handed)> {
     let kind = |id: SlotId| {
         let Some(slot) = registry.slots.get(&id) else { return Handed::Bridge(id) };
-        let failed = slot.condition().has_failed();
-        let passed_through = is_passed_through(&slot.config);
+        // It becomes ready as soon as its user has signed in.
+        let failed = slot.condition().has_failed() && slot.standing != Standing::Needed;
+        let passed_through = slot.is_passed_through();
         match (failed, passed_through) {
             (false, false) => Handed::Bridge(id),
             _ if !is_complete(&slot.config) => Handed::Withheld,

@@ -185,7 +185,7 @@ async fn all_ended(endings: impl IntoIterator<Item = Ending>, deadline: Deadline
 }
 
 /// Tells one look at a server from the next.
-fn new_look() -> u64 {
+pub(super) fn new_look() -> u64 {
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     LOOKS.fetch_add(1, Ordering::Relaxed)
 }

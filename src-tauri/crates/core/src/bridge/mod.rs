@@ -31,6 +31,8 @@ mod reconcile;
 mod references;
 mod registry;
 mod server;
+mod sign_in;
+mod sign_ins;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,7 @@ mod transports;
 mod views;
 
 pub use handover::{CONFIG_VARIABLE, TOKEN_VARIABLE};
+pub use sign_ins::{SIGN_IN_EXIT, SIGN_IN_NOTICE, SIGN_IN_VARIABLE};
 pub use spec::{MASK, ServerSpec, unmask};
 pub use transports::{SSE, STREAMABLE, TRANSPORT_VARIABLE};
 

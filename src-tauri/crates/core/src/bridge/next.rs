@@ -5,6 +5,7 @@
 //! what an old generation says is dropped. Nothing here waits or starts: the
 //! server's actor carries the effects out and reports back with events.
 
+use super::sign_in::NEEDED;
 use gantry_supervisor::{Cause, Deadline};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -89,6 +90,8 @@ pub(super) enum Event {
     Handshaken { generation: u64 },
     /// The process ended by itself, or its connection is broken.
     Lost { generation: u64, why: String },
+    /// It wants its user to sign in first; until then another start would end the same way.
+    SignIn { generation: u64 },
     /// The ending that was asked for is over. `detail` is put after the reason.
     Ended { generation: u64, detail: String, left: bool },
     /// A ping came back, or not in time. `busy`: it works on a client's call.
@@ -291,6 +294,12 @@ impl Life {
                 self.end_by_itself(state, then, at, out)
             }
             (
+                state @ (State::Starting { until: Some(_), .. } | State::Ready { .. }),
+                Event::SignIn { generation: of },
+            ) if state.generation() == Some(of) => {
+                self.end_by_itself(state, Then::Failed { why: NEEDED.into() }, at, out)
+            }
+            (
                 State::Stopping { generation, launched: true, then, .. },
                 Event::Ended { generation: of, detail, left },
             ) if of == generation => {
@@ -379,6 +388,8 @@ impl Life {
                 until: at.now + backoff(attempt, at.dice),
                 why: why + detail,
             },
+            // There is nothing in its log about that.
+            Then::Failed { why } if why == NEEDED => State::Failed { why },
             Then::Failed { why } => State::Failed { why: why + detail },
         }
     }

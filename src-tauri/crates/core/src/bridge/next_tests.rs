@@ -83,6 +83,24 @@ fn back_off_doubles_and_ends_in_failed_with_the_last_words() {
     assert!(matches!(walk.life.state, State::Starting { attempt: 0, .. }));
 }
 
+/// One that wants its user is not tried again and again, and starts at once when told to.
+#[test]
+fn what_wants_its_user_waits_for_them() {
+    let mut walk = Walk::new();
+    walk.start();
+    let generation = walk.generation();
+    walk.tell(Event::SignIn { generation: generation + 1 });
+    assert!(matches!(walk.life.state, State::Starting { .. }), "of another generation");
+    walk.tell(Event::SignIn { generation });
+    // That its process has ended is no news.
+    walk.tell(Event::Lost { generation, why: "it exited".into() });
+    walk.tell(Event::Ended { generation, detail: ": last words".into(), left: false });
+    assert_eq!(walk.life.state, State::Failed { why: NEEDED.into() });
+    assert_eq!((walk.life.alarm(), walk.life.restarts), (None, 0));
+    walk.tell(Event::Start);
+    assert!(matches!(walk.life.state, State::Starting { attempt: 0, .. }));
+}
+
 #[test]
 fn what_was_never_ready_is_given_up_sooner() {
     let mut walk = Walk::new();

@@ -4,6 +4,7 @@
 use super::{
     handover::CONFIG_VARIABLE,
     references::{self, Lookup},
+    sign_ins::{self, SIGN_IN_VARIABLE},
     spec::is_remote,
     transports::{self, TRANSPORT_VARIABLE},
 };
@@ -139,7 +140,9 @@ pub(super) fn launch_of(
 ) -> Result<Launch, String> {
     let full = references::resolved(config, lookup)?;
     if is_remote(&full) {
-        return Ok(carrier_of(name, full, gantry, data_dir));
+        // Of the configuration as it is stored: the name of the file follows from it.
+        let sign_in = sign_ins::file_of(data_dir, config);
+        return Ok(carrier_of(name, full, sign_in, gantry, data_dir));
     }
     let Some(command) = full.command.filter(|command| !command.is_empty()) else {
         return Err("its configuration has neither `command` nor `url`; give it one".into());
@@ -165,11 +168,20 @@ pub(super) fn launch_of(
 /// Our own program in front of a remote server: it carries one MCP session and ends with it, so
 /// that a remote server lives and dies for the bridge like any other. URL, headers and token go by
 /// environment, as each may be a secret; the filter stays here.
-fn carrier_of(name: &str, full: ServerConfig, gantry: &Path, data_dir: &Path) -> Launch {
+fn carrier_of(
+    name: &str,
+    full: ServerConfig,
+    sign_in: Option<PathBuf>,
+    gantry: &Path,
+    data_dir: &Path,
+) -> Launch {
     let mut env = Vec::new();
     if let (None, Some(url)) = (&full.transport, &full.url) {
         let file = transports::file_of(data_dir, url);
         env.push((TRANSPORT_VARIABLE.into(), file.into_os_string()));
+    }
+    if let Some(file) = sign_in {
+        env.push((SIGN_IN_VARIABLE.into(), file.into_os_string()));
     }
     let bare = ServerConfig { allow_tools: Vec::new(), deny_tools: Vec::new(), ..full };
     env.push((CONFIG_VARIABLE.into(), through_gantry(name, &bare).into()));
@@ -293,7 +305,10 @@ mod tests {
         let (name, file) = &launch.env[0];
         assert_eq!(name, TRANSPORT_VARIABLE);
         assert!(!file.to_str().unwrap().contains("k3y"));
-        let (name, value) = &launch.env[1];
+        let (name, file) = &launch.env[1];
+        assert_eq!(name, SIGN_IN_VARIABLE);
+        assert!(!file.to_str().unwrap().contains("k3y"));
+        let (name, value) = &launch.env[2];
         assert_eq!(name, CONFIG_VARIABLE);
         let config: serde_json::Value = serde_json::from_str(value.to_str().unwrap()).unwrap();
         let inner = &config["mcpServers"]["x"];

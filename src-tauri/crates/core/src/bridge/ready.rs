@@ -4,9 +4,9 @@ use super::{
     Bridge,
     facts::{Condition, Facts},
     handover::is_complete,
-    registry::Shared,
+    registry::{Shared, SlotId},
     server::millis,
-    spec::is_passed_through,
+    sign_ins::Standing,
 };
 use crate::wire::{ReadinessState, ServerReadiness, Via};
 use futures::future::join_all;
@@ -23,6 +23,7 @@ struct Wait {
     name: String,
     facts: watch::Receiver<Facts>,
     hub: Hub,
+    slot: SlotId,
     /// Agents reach it by its own URL; `false`: its configuration refers to something that is
     /// not there, so that they do not.
     passed_through: Option<bool>,
@@ -34,7 +35,8 @@ impl Bridge {
     pub async fn ready(&self, session: &str, deadline: Deadline) -> Vec<ServerReadiness> {
         let begun = Instant::now();
         let waits = self.shared.waits(session);
-        let readiness = join_all(waits.into_iter().map(|wait| one(wait, begun, deadline))).await;
+        let readiness =
+            join_all(waits.into_iter().map(|wait| one(&self.shared, wait, begun, deadline))).await;
         let readiness = self.with_receipts(session, readiness);
         self.shared.log_ready(session, &readiness, millis(begun.elapsed()));
         readiness
@@ -47,11 +49,12 @@ impl Shared {
         let Some(session) = registry.sessions.get(session) else { return Vec::new() };
         let wait = |(name, id): &(String, u64)| {
             let slot = registry.slots.get(id)?;
-            let passed_through = is_passed_through(&slot.config).then(|| is_complete(&slot.config));
+            let passed_through = slot.is_passed_through().then(|| is_complete(&slot.config));
             Some(Wait {
                 name: name.clone(),
                 facts: slot.handle.facts.clone(),
                 hub: slot.handle.hub.clone(),
+                slot: *id,
                 passed_through,
             })
         };
@@ -83,8 +86,8 @@ impl Shared {
     }
 }
 
-async fn one(wait: Wait, begun: Instant, deadline: Deadline) -> ServerReadiness {
-    let Wait { name, mut facts, hub, passed_through } = wait;
+async fn one(shared: &Shared, wait: Wait, begun: Instant, deadline: Deadline) -> ServerReadiness {
+    let Wait { name, slot, mut facts, hub, passed_through } = wait;
     let decided = facts.wait_for(|facts| match facts.condition {
         // The agent does not depend on us: the first verdict is enough.
         Condition::Restarting if passed_through.is_some() => true,
@@ -92,6 +95,12 @@ async fn one(wait: Wait, begun: Instant, deadline: Deadline) -> ServerReadiness 
     });
     let _ = deadline.bound(decided).await.map(|decided| decided.map(drop));
     let ms = millis(begun.elapsed());
+    // What a sign-in is about goes through the bridge, which may have come to light just now. Not
+    // signed in to, it is handed over by its bridge URL all the same, though it failed.
+    let standing = shared.registry().slots.get(&slot).map(|slot| slot.standing);
+    let passed_through =
+        passed_through.filter(|_| standing.is_none_or(|standing| standing == Standing::None));
+    let waits_for_user = standing == Some(Standing::Needed);
     let facts = facts.borrow();
     let ready = facts.condition.is_ready();
     let state = match (passed_through, facts.condition) {
@@ -103,8 +112,8 @@ async fn one(wait: Wait, begun: Instant, deadline: Deadline) -> ServerReadiness 
     };
     let via = match (passed_through, facts.condition.has_failed()) {
         (Some(_), _) => Via::Remote,
-        (None, true) => Via::Stdio,
-        (None, false) => Via::Bridge,
+        (None, true) if !waits_for_user => Via::Stdio,
+        (None, _) => Via::Bridge,
     };
     let stopped = || "it was stopped while the session waited for it".to_owned();
     let unsaid = |why: Option<String>| match state {

@@ -67,6 +67,7 @@ impl Shared {
                 all.ended.extend(ending.map(|ending| (slot.name.clone(), ending)));
             }
         }
+        self.forget_unused(registry, &before);
         for spec in &saved {
             if before.iter().find(|old| old.name == spec.name) != Some(spec) {
                 let server = views::saved(registry, spec);
@@ -132,7 +133,7 @@ impl Shared {
                 slot.tried = None;
             }
             if slot.config != spec.config {
-                endings.extend(slot.reconfigure(&spec.config, deadline));
+                endings.extend(slot.reconfigure(&spec.config, &self.parts.data_dir, deadline));
             }
         }
         if has_shared {
@@ -155,7 +156,7 @@ impl Shared {
             Some(id) => {
                 if let Some(slot) = registry.slots.get_mut(&id) {
                     slot.place = Place::Saved;
-                    endings.extend(slot.reconfigure(&spec.config, deadline));
+                    endings.extend(slot.reconfigure(&spec.config, &self.parts.data_dir, deadline));
                 }
             }
             None => {

@@ -1,6 +1,6 @@
 //! `${env:NAME}` and `${secret:ID}` in a configuration (contract, section 4).
 
-use crate::wire::ServerConfig;
+use crate::wire::{OauthChoice, ServerConfig};
 use std::collections::BTreeMap;
 
 /// Where a name's value comes from.
@@ -16,6 +16,11 @@ pub(super) fn resolved(config: &ServerConfig, lookup: Lookup) -> Result<ServerCo
     fill(&mut full.headers, "headers", lookup)?;
     if let Some(token) = &mut full.auth_token {
         *token = filled(token, "authToken", lookup)?;
+    }
+    if let Some(OauthChoice::With(client)) = &mut full.oauth
+        && let Some(secret) = &mut client.client_secret
+    {
+        *secret = filled(secret, "oauth.clientSecret", lookup)?;
     }
     Ok(full)
 }

@@ -8,7 +8,9 @@ use super::{
     next::END_SPAN,
     process::Launcher,
     server::{Ending, Handle, Input, Server, filter_of},
-    spec::{Identity, usable},
+    sign_in::Attempt,
+    sign_ins::{self, Standing},
+    spec::{Identity, is_passed_through, usable},
     tokens::Token,
     views,
 };
@@ -17,6 +19,7 @@ use gantry_mcp::{Hub, HubOptions};
 use gantry_supervisor::{Cause, Deadline, Scope};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -55,6 +58,8 @@ pub(super) struct Registry {
     pub slots: BTreeMap<SlotId, Slot>,
     next_slot: SlotId,
     pub sessions: HashMap<String, Session>,
+    /// Sign-ins that were begun, by their file, and how the last ones failed.
+    pub sign_ins: HashMap<PathBuf, Attempt>,
     pub closed: bool,
 }
 
@@ -92,6 +97,9 @@ pub(super) struct Slot {
     pub config: ServerConfig,
     pub identity: Identity,
     pub place: Place,
+    /// Where its sign-in is kept, when it may have one.
+    pub sign_in_file: Option<PathBuf>,
+    pub standing: Standing,
     /// Sessions with a lease.
     pub holders: BTreeSet<String>,
     /// Of each of these whose agent was listed the tools: how many, last.
@@ -124,6 +132,11 @@ impl Slot {
         self.holders.remove(session);
         self.fetched.remove(session);
         self.handle.hub.forget_receipt(session);
+    }
+
+    /// Whether agents reach it by its own URL. Not when it is signed in to: the token is ours.
+    pub fn is_passed_through(&self) -> bool {
+        self.standing == Standing::None && is_passed_through(&self.config)
     }
 
     pub fn condition(&self) -> Condition {
@@ -164,8 +177,18 @@ impl Slot {
     }
 
     /// Gives it another configuration. The ending is that of the old process, when it is replaced.
-    pub fn reconfigure(&mut self, config: &ServerConfig, deadline: Deadline) -> Option<Ending> {
+    pub fn reconfigure(
+        &mut self,
+        config: &ServerConfig,
+        data_dir: &Path,
+        deadline: Deadline,
+    ) -> Option<Ending> {
         let identity = Identity::of(config);
+        let file = sign_ins::file_of(data_dir, config);
+        if self.sign_in_file != file {
+            self.standing = sign_ins::standing(file.as_deref());
+            self.sign_in_file = file;
+        }
         self.config = config.clone();
         let config = config.clone();
         set_terms(&self.handle.hub, &config);
@@ -290,7 +313,10 @@ impl Shared {
         });
         self.watch_receipts(id, &hub);
         let handle = Server::spawn(self, id, &name, config.clone(), hub);
+        let sign_in_file = sign_ins::file_of(&self.parts.data_dir, &config);
         let slot = Slot {
+            standing: sign_ins::standing(sign_in_file.as_deref()),
+            sign_in_file,
             id,
             name,
             identity: Identity::of(&config),
@@ -427,7 +453,7 @@ impl Shared {
         let found = slots.clone().find(fits).or_else(|| slots.find(adapts)).map(|slot| slot.id);
         let id = found.unwrap_or_else(|| self.create(registry, spec, place.clone()));
         if let Some(slot) = registry.slots.get_mut(&id).filter(|slot| slot.identity != identity) {
-            slot.reconfigure(&spec.config, deadline);
+            slot.reconfigure(&spec.config, &self.parts.data_dir, deadline);
         }
         if !follows && !own && spec.config.persistent {
             self.keep(registry, id);

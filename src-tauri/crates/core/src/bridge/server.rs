@@ -5,16 +5,19 @@
 //! reports back to the inbox.
 
 mod process_tasks;
+mod words;
 
 use super::{
     facts::{Condition, Facts},
     next::{Effect, Event, Life, Moment, State, Then, next},
-    process::{Tail, Tree, exit_text, start_limit},
+    process::{Tail, Tree, start_limit},
     registry::{Shared, SlotId},
+    sign_in::NEEDED,
+    sign_ins::{SIGN_IN_NOTICE, Standing},
     spec::is_remote,
 };
 use crate::{events::now, wire::ServerConfig};
-use gantry_mcp::{Hub, ToolFilter};
+use gantry_mcp::{Hub, Phase, ToolFilter};
 use gantry_supervisor::{Cause, Deadline, Ended, How};
 use process_tasks::Launched;
 use std::{sync::Arc, time::Duration};
@@ -23,11 +26,10 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+use words::{last_words, outdated};
 
 /// Restarts in a row after which calls are no longer held for the next one.
 const HOPEFUL: u32 = 6;
-/// Lines of standard error that are put after the reason of a failure.
-const LAST_LINES: usize = 10;
 
 /// Answered when the process that lived at the time of asking has ended: how, or `None` when there
 /// was none.
@@ -54,6 +56,10 @@ pub(super) enum Input {
     Tools { generation: u64, tools: usize },
     /// What it does while it is starting.
     Note { generation: u64, note: String },
+    /// A remote server needs its user to sign in, or does not any more; `over`: it ended for that.
+    SignIn { generation: u64, needed: bool, over: bool },
+    /// Its tools changed and could not be listed again, or could after all.
+    Fault { generation: u64, fault: Option<String> },
     /// The ending of a tree is over.
     Ended { generation: u64, ended: Ended },
     /// A report of a task, as [`next`] takes it.
@@ -84,6 +90,10 @@ pub(super) struct Server {
     launching: CancellationToken,
     facts: watch::Sender<Facts>,
     hub: Hub,
+    /// A call waits for the user to sign in.
+    wants_user: bool,
+    /// Why its tools are not known as they are now.
+    fault: Option<String>,
     announced: Option<(String, bool)>,
     sender: mpsc::UnboundedSender<Input>,
     /// Must have ended before the next launch.
@@ -135,6 +145,15 @@ impl Server {
         let (facts, watched) = watch::channel(Facts::stopped(now()));
         hub.announce_down("it is not running", false);
         let handle = Handle { inbox: sender.clone(), facts: watched, hub: hub.clone() };
+        let (inform, phase) = (sender.clone(), hub.phase());
+        hub.set_aside(SIGN_IN_NOTICE, move |notice| {
+            let needed = notice.param(&["needed"]) == Some("true");
+            if let Phase::Handshake { generation } | Phase::Ready { generation, .. } =
+                *phase.borrow()
+            {
+                let _ = inform.send(Input::SignIn { generation, needed, over: false });
+            }
+        });
         let server = Self {
             shared: shared.clone(),
             id,
@@ -146,6 +165,8 @@ impl Server {
             launching: CancellationToken::new(),
             facts,
             hub,
+            wants_user: false,
+            fault: None,
             announced: None,
             sender,
             after: Vec::new(),
@@ -219,8 +240,31 @@ impl Server {
                     self.show();
                 }
             }
+            Input::SignIn { generation, needed, over } => {
+                let is_live = |live: &Live| live.generation == generation;
+                if is_remote(&self.config) && self.live.as_ref().is_some_and(is_live) {
+                    self.sign_in(generation, needed, over);
+                }
+            }
+            Input::Fault { generation, fault } => {
+                if self.live.as_ref().is_some_and(|live| live.generation == generation) {
+                    self.fault = fault;
+                    self.show();
+                }
+            }
             Input::Ended { generation, ended } => self.ended(generation, ended),
             Input::Report(event) => self.turn(event),
+        }
+    }
+
+    fn sign_in(&mut self, generation: u64, needed: bool, over: bool) {
+        self.wants_user = needed && !over;
+        let standing = if needed { Standing::Needed } else { Standing::SignedIn };
+        self.shared.note_standing(self.id, standing);
+        if over {
+            self.turn(Event::SignIn { generation });
+        } else {
+            self.show();
         }
     }
 
@@ -313,6 +357,8 @@ impl Server {
             ms = ended.took.as_millis(),
             "server ended"
         );
+        self.wants_user = false;
+        self.fault = None;
         self.facts.send_modify(|facts| {
             facts.pid = None;
             facts.tree = None;
@@ -335,14 +381,15 @@ impl Server {
             State::Restarting { why, attempt, .. } => {
                 Some((format!("it restarts: {why}"), *attempt <= HOPEFUL))
             }
-            State::Failed { why } => Some((why.clone(), false)),
+            // Whoever asks now is told later: a sign-in may come any moment.
+            State::Failed { why } => Some((why.clone(), why == NEEDED)),
             State::Stopping { then, .. } => Some(match then {
                 Then::Stopped => ("it is being stopped".to_owned(), false),
                 Then::Start => ("it restarts".to_owned(), true),
                 Then::Retry { why, attempt } => {
                     (format!("it restarts: {why}"), *attempt <= HOPEFUL)
                 }
-                Then::Failed { why } => (why.clone(), false),
+                Then::Failed { why } => (why.clone(), why == NEEDED),
             }),
         };
         if let Some((why, starting)) = &down
@@ -355,6 +402,9 @@ impl Server {
 
     /// A reason with the last lines of standard error, for a process that has not ended yet.
     fn with_words(&self, why: &str) -> String {
+        if why == NEEDED {
+            return why.to_owned();
+        }
         let words = self.live.as_ref().map(|live| last_words(&*live.stderr));
         format!("{why}{}", words.unwrap_or_default())
     }
@@ -365,7 +415,13 @@ impl Server {
             State::Stopped => (Condition::Stopped, None),
             State::Starting { attempt: 0, .. } => (Condition::Starting, None),
             State::Starting { .. } => (Condition::Starting, self.facts.borrow().error.clone()),
-            State::Ready { missed: 0, .. } => (Condition::Ready, None),
+            State::Ready { missed: 0, .. } if self.wants_user => {
+                (Condition::Degraded, Some(NEEDED.to_owned()))
+            }
+            State::Ready { missed: 0, .. } => match &self.fault {
+                Some(why) => (Condition::Degraded, Some(outdated(why))),
+                None => (Condition::Ready, None),
+            },
             State::Ready { missed, .. } => {
                 (Condition::Degraded, Some(format!("it did not answer {missed} ping(s)")))
             }
@@ -420,29 +476,9 @@ impl Server {
     }
 }
 
-/// What is put after the reason of a failure.
-fn last_words(stderr: &dyn Tail) -> String {
-    let lines = stderr.lines(LAST_LINES);
-    if lines.is_empty() {
-        String::new()
-    } else {
-        format!("; its last words:\n{}", lines.join("\n"))
-    }
-}
-
 /// Whether a server works on a call of a client.
 fn is_busy(hub: &Hub) -> bool {
     hub.in_flight() > 0
-}
-
-/// The text for a connection that ended, with the exit of the program where it is known.
-fn lost(why: &str, exit: Option<gantry_supervisor::Exit>) -> String {
-    match exit {
-        // That the output ended says nothing that the exit does not.
-        Some(exit) if why.contains("closed its output") => exit_text(exit),
-        Some(exit) => format!("{}; before, it {why}", exit_text(exit)),
-        None => format!("it {why}"),
-    }
 }
 
 /// 0 to 1. Not for secrets.

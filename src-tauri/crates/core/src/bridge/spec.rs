@@ -1,7 +1,7 @@
 //! What a server is: its configuration, what makes two of them the same, and
 //! what of it may be shown.
 
-use crate::wire::ServerConfig;
+use crate::wire::{OauthChoice, ServerConfig};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -40,6 +40,7 @@ impl Identity {
             config.transport,
             config.headers,
             config.auth_token,
+            config.oauth,
             config.isolation,
         ]);
         let terms = json!([
@@ -66,9 +67,19 @@ pub(super) fn is_remote(config: &ServerConfig) -> bool {
     config.url.is_some() && config.command.is_none()
 }
 
-/// Whether agents reach it by its own URL, so that what the bridge knows of it is only a light.
+/// Whether agents could reach it by its own URL, so that what the bridge knows of it is only a
+/// light. One that is signed in to goes through the bridge all the same: see
+/// [`super::registry::Slot::is_passed_through`].
 pub(super) fn is_passed_through(config: &ServerConfig) -> bool {
-    is_remote(config) && config.allow_tools.is_empty() && config.deny_tools.is_empty()
+    let plain = config.allow_tools.is_empty() && config.deny_tools.is_empty();
+    plain && is_remote(config) && !matches!(config.oauth, Some(OauthChoice::With(_)))
+}
+
+/// Whether a remote server may be signed in to: not when the user gave it an authorization.
+pub(super) fn may_sign_in(config: &ServerConfig) -> bool {
+    let authorized = config.auth_token.as_ref().is_some_and(|token| !token.is_empty())
+        || config.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization"));
+    is_remote(config) && !authorized && config.oauth != Some(OauthChoice::Allowed(false))
 }
 
 /// The enabled ones; of several with one name the last.
@@ -112,7 +123,15 @@ pub(super) fn masked(config: &ServerConfig) -> ServerConfig {
     shown.env.values_mut().for_each(mask);
     shown.headers.values_mut().for_each(mask);
     shown.auth_token.as_mut().into_iter().for_each(mask);
+    client_secret(&mut shown).into_iter().for_each(mask);
     shown
+}
+
+fn client_secret(config: &mut ServerConfig) -> Option<&mut String> {
+    match &mut config.oauth {
+        Some(OauthChoice::With(client)) => client.client_secret.as_mut(),
+        _ => None,
+    }
 }
 
 fn mask(value: &mut String) {
@@ -144,6 +163,14 @@ pub fn unmask(mut new: ServerConfig, old: &ServerConfig) -> ServerConfig {
     }
     if new.auth_token.as_deref() == Some(MASK) {
         new.auth_token.clone_from(&old.auth_token);
+    }
+    if client_secret(&mut new).is_some_and(|secret| secret == MASK)
+        && let Some(OauthChoice::With(client)) = &mut new.oauth
+    {
+        client.client_secret = match &old.oauth {
+            Some(OauthChoice::With(known)) => known.client_secret.clone(),
+            _ => None,
+        };
     }
     new
 }
@@ -195,10 +222,35 @@ mod tests {
             (r#"{"url":"http://h","denyTools":["t"]}"#, true, false),
             (r#"{"url":"http://h","allowTools":["t"]}"#, true, false),
             (r#"{"url":"http://h","command":"x"}"#, false, false),
+            (r#"{"url":"http://h","oauth":{"clientId":"c"}}"#, true, false),
+            (r#"{"url":"http://h","oauth":false}"#, true, true),
         ] {
             let config = config(text);
             assert_eq!((is_remote(&config), is_passed_through(&config)), (remote, passed));
         }
+    }
+
+    #[test]
+    fn an_authorization_of_the_users_own_wins() {
+        for (text, may) in [
+            (r#"{"url":"http://h"}"#, true),
+            (r#"{"url":"http://h","oauth":true}"#, true),
+            (r#"{"url":"http://h","oauth":false}"#, false),
+            (r#"{"url":"http://h","authToken":"t"}"#, false),
+            (r#"{"url":"http://h","headers":{"authorization":"Basic x"}}"#, false),
+            (r#"{"url":"http://h","headers":{"X-Key":"k"}}"#, true),
+            (r#"{"command":"x"}"#, false),
+        ] {
+            assert_eq!(may_sign_in(&config(text)), may, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_secret_of_a_client_is_masked_and_comes_back() {
+        let old = config(r#"{"url":"http://h","oauth":{"clientId":"c","clientSecret":"s3cret"}}"#);
+        let shown = masked(&old);
+        assert!(!serde_json::to_string(&shown).unwrap().contains("s3cret"));
+        assert_eq!(unmask(shown, &old), old);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{
     ServerSpec,
     facts::{Condition, Facts},
     registry::{Place, Registry, Slot},
+    sign_in,
     spec::{is_passed_through, is_remote, masked, url_of},
 };
 use crate::wire::{Lifetime, ServerConfig, ServerView};
@@ -62,6 +63,10 @@ fn running(
     let facts = slot.handle.facts.borrow();
     let mut view = view(registry, &slot.name, &slot.config, &facts, used_by, is_saved);
     // From where it is listed from, so that the two never differ.
+    view.sign_in = sign_in::view(registry, slot);
+    if !slot.is_passed_through() {
+        view.url = url_of(&registry.base_url, &slot.name);
+    }
     view.tools = view.tools.and_then(|_| Some(slot.handle.hub.catalogue()?.tools.len()));
     if slot.kept {
         view.lifetime = Lifetime::Persistent;
@@ -93,6 +98,7 @@ fn view(
         restarts: facts.restarts,
         ready_ms: facts.ready_ms,
         note: facts.note.clone(),
+        sign_in: None,
         used_by: used_by.into_iter().collect(),
         since: facts.since,
         saved,

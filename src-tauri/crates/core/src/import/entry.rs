@@ -1,6 +1,7 @@
 //! One server's entry, of whichever program, as a configuration of ours.
 
-use crate::wire::ServerConfig;
+use super::client::sign_in;
+use crate::wire::{OauthChoice, ServerConfig};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::Path};
 
@@ -24,7 +25,7 @@ pub struct Read {
 }
 
 impl Read {
-    fn problem(&mut self, text: impl Into<String>) {
+    pub(super) fn problem(&mut self, text: impl Into<String>) {
         self.problems.push(text.into());
     }
 
@@ -45,6 +46,7 @@ pub fn read(entry: &Value, home: Option<&Path>) -> Read {
     let mut fields = fields.clone();
     program(&mut fields, &mut read);
     address(&mut fields, &mut read);
+    sign_in(&mut fields, &mut read);
     read.config.cwd = text(&mut fields, "cwd", &mut read);
     for key in ["env", "environment", "envs"] {
         let pairs = pairs(&mut fields, key, &mut read);
@@ -171,13 +173,6 @@ fn notes(fields: &Map<String, Value>, read: &mut Read) {
             "`envFile` ({file}) is not read; put its variables into the server's environment"
         ));
     }
-    for key in ["oauth", "auth"] {
-        if fields.get(key).is_some_and(Value::is_object) {
-            read.problem(format!(
-                "`{key}` is not used: sign-in for remote servers is not there yet"
-            ));
-        }
-    }
     for key in ["sandbox", "sandboxEnabled"] {
         if fields.get(key).is_some_and(|value| value != &Value::Bool(false)) {
             read.problem(format!("`{key}` is not used: the server runs with your own rights"));
@@ -202,6 +197,11 @@ fn references(read: &mut Read, home: Option<&Path>) {
     }
     if let Some(token) = &mut config.auth_token {
         unify("authToken".to_owned(), token, true);
+    }
+    if let Some(OauthChoice::With(client)) = &mut config.oauth
+        && let Some(secret) = &mut client.client_secret
+    {
+        unify("oauth.clientSecret".to_owned(), secret, true);
     }
     if let Some(command) = &mut config.command {
         unify("command".to_owned(), command, false);
@@ -316,7 +316,7 @@ fn filled(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn text(fields: &mut Map<String, Value>, key: &str, read: &mut Read) -> Option<String> {
+pub(super) fn text(fields: &mut Map<String, Value>, key: &str, read: &mut Read) -> Option<String> {
     match fields.remove(key) {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => filled(&text),

@@ -2,6 +2,7 @@
 //! so, always disabled. Nothing is ever run from such a file, and none is written.
 
 mod apps;
+mod client;
 mod entry;
 mod lenient;
 mod shape;

@@ -38,6 +38,9 @@ pub struct ServerConfig {
     /// Shorthand for an `Authorization: Bearer` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_token: Option<String>,
+    /// How to sign in to a remote server that wants it; `false`: never. Most need nothing here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OauthChoice>,
     /// Whether it is used at all.
     #[serde(default = "yes")]
     #[ts(as = "Option<bool>")]
@@ -74,6 +77,40 @@ fn yes() -> bool {
     true
 }
 
+/// Whether and how a remote server may be signed in to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+#[serde(untagged)]
+pub enum OauthChoice {
+    /// `false`: it is not signed in to, whatever it says; `true`: like nothing.
+    Allowed(bool),
+    /// With these settings.
+    With(OauthClient),
+}
+
+/// What an authorization server knows of Gantry, when it has to be told beforehand.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct OauthClient {
+    /// The client id that it gave out; without one Gantry registers itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// The secret that belongs to it: a literal, `${env:NAME}` or `${secret:ID}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// What to ask for, when it is not what the server says.
+    #[serde(default)]
+    #[ts(as = "Option<Vec<String>>")]
+    pub scopes: Vec<String>,
+    /// The port of `http://127.0.0.1:PORT/callback`, when it has to be a certain one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect_port: Option<u16>,
+    /// Fields that we do not know.
+    #[serde(flatten)]
+    #[ts(skip)]
+    pub other: serde_json::Map<String, Value>,
+}
+
 /// Whether sessions share one process of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, TS)]
 #[serde(rename_all = "lowercase")]
@@ -105,7 +142,8 @@ pub enum ServerState {
     Starting,
     /// Usable now.
     Ready,
-    /// Runs, but did not answer the last ping.
+    /// Runs, but not as it should: it did not answer the last ping, its tools cannot be listed any
+    /// more, or a call waits for a sign-in; see `error`.
     Degraded,
     /// Ended unexpectedly; will be started again.
     Restarting,
@@ -153,6 +191,10 @@ pub struct ServerView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub note: Option<String>,
+    /// How it stands with signing in to it; absent where there is nothing to sign in to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub sign_in: Option<ServerSignIn>,
     /// Ids of the sessions that hold a lease on it.
     pub used_by: Vec<String>,
     /// When it came into this state.
@@ -161,6 +203,42 @@ pub struct ServerView {
     pub saved: bool,
     /// Its configuration, values of secrets masked.
     pub config: ServerConfig,
+}
+
+/// How it stands with signing in to a remote server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct ServerSignIn {
+    /// What is to be done about it.
+    pub state: ServerSignInState,
+    /// Until when the user can finish the one that was begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub until: Option<i64>,
+    /// Why the last attempt came to nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub error: Option<String>,
+}
+
+/// What is to be done about a sign-in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerSignInState {
+    /// The user has to sign in before it can be used (or used in full).
+    Needed,
+    /// The user was sent to a browser.
+    Waiting,
+    /// Nothing: the user is signed in.
+    SignedIn,
+}
+
+/// Answer of `servers_sign_in`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct SignInBegun {
+    /// The page at which the user signs in.
+    pub url: String,
+    /// Until when.
+    pub until: i64,
 }
 
 /// Answer of `servers_list`.

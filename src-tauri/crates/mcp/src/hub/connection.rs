@@ -33,6 +33,12 @@ const BATCH: usize = 64 * 1024;
 const PAGES: usize = 1000;
 /// After the server stopped reading, how long its last words may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a server may take to list its tools again after it said that they changed.
+const RELIST: Duration = Duration::from_secs(30);
+/// Before a list that could not be used is asked for again, doubled with each.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often it is doubled: to about a minute.
+const AGAIN_DOUBLED: u32 = 6;
 /// How long a server that refused `initialize` may take to say that it is of the other era.
 const DISCOVER: Duration = Duration::from_secs(5);
 /// Noise lines that are logged per connection.
@@ -116,6 +122,7 @@ async fn read(shared: &Shared, generation: u64, reader: Reader) -> String {
     loop {
         match lines.next().await {
             Ok(Some(Line::Full(line))) => match Envelope::parse(line) {
+                Ok(message) if shared.takes_aside(&message) => {}
                 Ok(message) => {
                     let now = Instant::now();
                     shared.act(|state, effects| {
@@ -180,16 +187,43 @@ async fn keep(shared: &Arc<Shared>, generation: u64, refetch: &Notify) -> String
     let server = &shared.options.name;
     let (ms, tools) = (begun.elapsed().as_millis(), shared.act(|state, _| state.tool_count()));
     tracing::debug!(server, generation, tools, ms, "ready");
+    let mut faults = 0;
     loop {
-        refetch.notified().await;
-        let pages = match tool_pages(shared, generation).await {
-            Ok(pages) => pages,
-            Err(why) => {
-                tracing::warn!(server, why, "its tools changed but could not be listed again");
-                None
+        // It says only once that they changed: what went wrong is tried again.
+        let again = AGAIN * 2_u32.pow(faults.min(AGAIN_DOUBLED));
+        if faults == 0 {
+            refetch.notified().await;
+        } else if tokio::time::timeout(again, refetch.notified()).await.is_ok() {
+            tracing::debug!(server, "its tools changed once more");
+        }
+        match relisted(shared, generation).await {
+            Ok(pages) => {
+                faults = 0;
+                shared.fault.send_if_modified(|fault| fault.take().is_some());
+                shared.act(|state, effects| state.refetched(generation, pages, effects));
             }
-        };
-        shared.act(|state, effects| state.refetched(generation, pages, effects));
+            Err(why) => {
+                faults += 1;
+                tracing::warn!(server, why, faults, "its tools changed but could not be listed");
+                let fault = Some((generation, why));
+                shared
+                    .fault
+                    .send_if_modified(|known| std::mem::replace(known, fault.clone()) != fault);
+            }
+        }
+    }
+}
+
+/// The tools after they changed.
+///
+/// # Errors
+/// Why they cannot be known.
+async fn relisted(shared: &Arc<Shared>, generation: u64) -> Result<Vec<Page>, String> {
+    match tokio::time::timeout(RELIST, tool_pages(shared, generation)).await {
+        Ok(Ok(Some(pages))) => Ok(pages),
+        Ok(Ok(None)) => Err("does not know tools/list any more".to_owned()),
+        Ok(Err(why)) => Err(why),
+        Err(_) => Err(format!("did not answer tools/list within {} s", RELIST.as_secs())),
     }
 }
 
@@ -228,6 +262,7 @@ async fn handshake(shared: &Arc<Shared>, generation: u64) -> Result<(), String> 
     let pages =
         if declares(&initialize, "tools") { tool_pages(shared, generation).await? } else { None };
     let now = Instant::now();
+    shared.fault.send_if_modified(|fault| fault.take().is_some());
     shared.act(|state, effects| {
         state.ready(generation, (initialize, discover), pages, now, effects);
     });
@@ -377,13 +412,23 @@ impl super::State {
         let Some((_, call)) = found.and_then(|id| self.calls.remove_entry(&id)) else {
             return false;
         };
-        if let Caller::Client { key, id } = call.caller {
-            if let Some(client) = self.clients.get_mut(&key) {
-                client.calls.remove(&id);
+        match call.caller {
+            Caller::Client { key, id } => {
+                if let Some(client) = self.clients.get_mut(&key) {
+                    client.calls.remove(&id);
+                }
+                let why = format!("the server `{}` {why}", self.name);
+                let line = frame::error(&id, frame::INTERNAL_ERROR, &why, None).freeze();
+                self.deliver(key, line, Some(id), true, effects);
             }
-            let why = format!("the server `{}` {why}", self.name);
-            let line = frame::error(&id, frame::INTERNAL_ERROR, &why, None).freeze();
-            self.deliver(key, line, Some(id), true, effects);
+            Caller::Own(waiting) => {
+                let line = frame::error("0", frame::INTERNAL_ERROR, why, None).freeze();
+                if let Ok(error) = Envelope::parse(line) {
+                    // Who waited may have given up.
+                    let _ = waiting.send(error);
+                }
+            }
+            Caller::Probe | Caller::Listen | Caller::Nobody => {}
         }
         true
     }

@@ -137,12 +137,12 @@ impl State {
     }
 
     /// The tools were fetched again after a `list_changed`.
-    pub fn refetched(&mut self, generation: u64, pages: Option<Vec<Page>>, effects: &mut Effects) {
+    pub fn refetched(&mut self, generation: u64, pages: Vec<Page>, effects: &mut Effects) {
         if !matches!(&self.link, Link::Up(upstream) if upstream.generation == generation && upstream.ready)
         {
             return;
         }
-        if let (Some(pages), Some(known)) = (pages, &self.known) {
+        if let Some(known) = &self.known {
             self.known = Some(known.relisted(pages.into(), &self.filter));
             self.set_phase(Phase::Ready { generation, tools: self.tool_count() }, effects);
         }

@@ -20,9 +20,9 @@ use tokio::time::Instant;
 /// Open at a time, of one client.
 const MOST: usize = 1024;
 
-/// Which notifications are wanted.
+/// Which notifications a `subscriptions/listen` wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Filter {
+pub struct Filter {
     tools: bool,
     prompts: bool,
     resource_lists: bool,
@@ -31,8 +31,8 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// `None` when the text is no object.
-    fn read(notifications: &str) -> Option<Self> {
+    /// Reads the `notifications` of the request; `None` when they are no object.
+    pub fn read(notifications: &str) -> Option<Self> {
         frame::fields(notifications)?;
         let flag = |name: &str| frame::field(notifications, name) == Some("true");
         let resources = frame::field(notifications, "resourceSubscriptions");
@@ -55,7 +55,8 @@ impl Filter {
         }
     }
 
-    fn to_json(&self) -> Value {
+    /// As the acknowledgement says it.
+    pub fn to_json(&self) -> Value {
         let mut object = Map::new();
         let flags = [
             ("toolsListChanged", self.tools),
@@ -71,7 +72,8 @@ impl Filter {
         Value::Object(object)
     }
 
-    fn wants(&self, method: &str) -> bool {
+    /// Whether a list that changed is one of them.
+    pub fn wants(&self, method: &str) -> bool {
         match method {
             "notifications/tools/list_changed" => self.tools,
             "notifications/prompts/list_changed" => self.prompts,
@@ -81,8 +83,8 @@ impl Filter {
     }
 }
 
-/// A notification with the id of the subscription it is sent for, or with none.
-fn tagged(message: &Envelope, id: Option<&str>) -> Bytes {
+/// A notification with the (raw) id of the subscription it is sent for, or with none.
+pub fn tagged(message: &Envelope, id: Option<&str>) -> Bytes {
     let meta = message.param(&["_meta"]);
     let old = meta.and_then(|meta| frame::field(meta, SUBSCRIPTION));
     if old.is_none() && id.is_none() {
@@ -130,13 +132,9 @@ impl State {
             let why = format!("{MOST} subscriptions are open already");
             return refuse(self, UNAVAILABLE, &why, effects);
         }
-        let params = format!(
-            r#"{{"_meta":{{"{SUBSCRIPTION}":{id}}},"notifications":{}}}"#,
-            filter.to_json()
-        );
+        let line = acknowledged(&id, &filter);
         client.listens.insert(id.clone(), filter);
-        let line = frame::notification("notifications/subscriptions/acknowledged", Some(&params));
-        self.deliver(key, line.freeze(), Some(id), false, effects);
+        self.deliver(key, line, Some(id), false, effects);
         self.needed(&new);
     }
 
@@ -281,6 +279,13 @@ impl State {
             );
         }
     }
+}
+
+/// What says that a subscription (raw `id`) is open, and for what.
+pub fn acknowledged(id: &str, filter: &Filter) -> Bytes {
+    let wanted = filter.to_json();
+    let params = format!(r#"{{"_meta":{{"{SUBSCRIPTION}":{id}}},"notifications":{wanted}}}"#);
+    frame::notification("notifications/subscriptions/acknowledged", Some(&params)).freeze()
 }
 
 /// The result that ends a subscription in good order (raw `id`).

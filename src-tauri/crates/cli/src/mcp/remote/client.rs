@@ -34,7 +34,8 @@ pub(super) fn for_host(url: &Url) -> Result<Client, String> {
     http.build().map_err(|error| format!("no HTTP client: {}", chain(&error)))
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether it is on this machine, by its name alone.
+pub fn is_loopback(url: &Url) -> bool {
     match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
         Some("localhost") => true,
         Some(host) => host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()),

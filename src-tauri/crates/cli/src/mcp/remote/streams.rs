@@ -2,7 +2,7 @@
 //! request.
 
 use super::{BREAKS, Lost, PAUSE, STEADY, Session, chain, is_events};
-use crate::mcp::sse::Events;
+use crate::mcp::{auth::Patience, sse::Events};
 use gantry_mcp::{Envelope, Kind, modern};
 use reqwest::{Method, Response};
 use tokio::time::Instant;
@@ -52,9 +52,8 @@ impl Session<'_> {
             let again = self
                 .request(Method::GET)
                 .header("accept", "text/event-stream")
-                .header("last-event-id", last)
-                .send()
-                .await;
+                .header("last-event-id", last);
+            let again = self.remote.send(again, Patience::Quiet).await;
             match again {
                 Ok(again) if again.status().is_success() && is_events(&again) => {
                     response = again;
@@ -122,7 +121,8 @@ impl Session<'_> {
                 request = request.header("last-event-id", last);
             }
             let mut events = Events::default();
-            match request.send().await.map_err(reqwest::Error::without_url) {
+            let sent = self.remote.send(request, Patience::Quiet).await;
+            match sent.map_err(reqwest::Error::without_url) {
                 Ok(response) => {
                     if let Some(lost) = self.lost(&response) {
                         return lost;

@@ -248,3 +248,71 @@ async fn a_call_waits_for_the_server_that_may_have_it_and_not_for_one_that_never
     let answer = pair.peer.next().await;
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(6), &json!(-32602)));
 }
+
+/// A client of revision 2026-07-28: what the servers are together, the lists, calls, and news by
+/// subscription alone.
+#[tokio::test]
+async fn a_client_of_2026_07_28_is_answered_in_its_own_way() {
+    let mut pair = Pair::new();
+    let _left = LEFT.connect(&pair.hubs[0], 1).await;
+    let _right = RIGHT.connect(&pair.hubs[1], 1).await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let with = |mut params: Value| {
+        params["_meta"] = meta.clone();
+        params
+    };
+    let discover = pair.ask("server/discover", with(json!({}))).await;
+    let result = &discover["result"];
+    assert_eq!(result["supportedVersions"][0], "2026-07-28", "{discover}");
+    assert_eq!((&result["resultType"], &result["ttlMs"]), (&json!("complete"), &json!(0)));
+    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "gantry");
+    assert_eq!(result["capabilities"]["tools"]["listChanged"], true);
+    let list = pair.ask("tools/list", with(json!({}))).await;
+    assert!(names(&list, "tools", "name").contains(&"right__echo"), "{list}");
+    assert_eq!(list["result"]["cacheScope"], "private", "{list}");
+    let call = pair.ask("tools/call", with(json!({ "name": "right__echo" }))).await;
+    assert_eq!(call["result"]["by"], "right", "{call}");
+    assert_eq!(call["result"]["resultType"], "complete", "{call}");
+    for (method, params, code) in [
+        ("ping", with(json!({})), -32601),
+        ("x/unknown", with(json!({})), -32601),
+        ("tools/call", with(json!({ "name": "nowhere" })), -32602),
+        (
+            "tools/list",
+            json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2099-01-01" } }),
+            -32022,
+        ),
+        ("subscriptions/listen", with(json!({})), -32602),
+    ] {
+        assert_eq!(pair.ask(method, params).await["error"]["code"], code, "{method}");
+    }
+
+    let wanted = json!({ "toolsListChanged": true, "resourceSubscriptions": ["r:left"] });
+    let params = with(json!({ "notifications": wanted }));
+    pair.peer.request(&pair.front, json!("l"), "subscriptions/listen", params);
+    let acknowledged = pair.peer.next().await;
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(acknowledged["params"]["notifications"], wanted);
+    // It is no call that an end would wait for.
+    assert_eq!(pair.peer.gate.running(), [""; 0]);
+    // News of a server that nobody asked for are not heard; what was asked for bears its id.
+    let news = pair.ask("tools/call", with(json!({ "name": "news" }))).await;
+    assert_eq!(news["result"], "right", "{news}");
+    pair.hubs[0].set_filter(ToolFilter { allow: vec![], deny: vec!["hang".into()] });
+    let changed = pair.peer.next().await;
+    assert_eq!(changed["method"], "notifications/tools/list_changed", "{changed}");
+    assert_eq!(changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "l");
+    let list = pair.ask("tools/list", with(json!({}))).await;
+    assert!(!names(&list, "tools", "name").contains(&"hang"), "an old list: {list}");
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+                            "params": { "requestId": "l" } });
+    pair.peer.say(&pair.front, &cancelled);
+    pair.hubs[0].set_filter(ToolFilter::default());
+    // Nothing comes between this and its answer.
+    let mut before = Vec::new();
+    pair.peer.ask(&pair.front, "server/discover", with(json!({})), &mut before).await;
+    assert_eq!(before, Vec::<Value>::new());
+}

@@ -47,3 +47,24 @@ async fn nonsense_is_answered_and_a_batch_is_taken_apart() {
         assert_eq!(peer.next().await, json!({ "jsonrpc": "2.0", "id": id, "result": {} }));
     }
 }
+
+/// A subscription is open as long as its client likes: our end does not wait for it.
+#[tokio::test]
+async fn a_subscription_is_no_call_that_runs() {
+    let hub = hub("s");
+    let script = Script { name: "s", tools: &["echo"], prompts: &[], resources: &[] };
+    let _seen = script.connect(&hub, 1).await;
+    let mut peer = Peer::new();
+    let front = Straight::new(&hub, peer.output.clone(), peer.gate.clone());
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "_meta": meta, "notifications": { "toolsListChanged": true } });
+    peer.request(&front, json!("l"), "subscriptions/listen", params);
+    assert_eq!(peer.next().await["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(peer.gate.running(), [""; 0]);
+    // Its id is in use all the same.
+    peer.request(&front, json!("l"), "tools/list", json!({}));
+    assert_eq!(peer.next().await["error"]["code"], -32600);
+}

@@ -84,6 +84,7 @@ fn a_remote_server_gets_its_token_as_a_header() {
     assert_eq!(own.transport.as_deref(), Some("sse"));
 }
 
+/// Case 89.
 #[test]
 fn a_name_or_a_url_of_ours_means_the_saved_server() {
     for entry in [

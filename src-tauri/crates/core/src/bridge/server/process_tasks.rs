@@ -5,10 +5,12 @@ use super::super::{
     process::{self, Started, Tail},
     ready::UNANSWERED,
     references,
+    sign_ins::SIGN_IN_EXIT,
+    spec::is_remote,
 };
-use super::{Input, Live, Server, lost};
+use super::{Input, Live, Server, words::lost};
 use gantry_mcp::Phase;
-use gantry_supervisor::{Cause, Deadline};
+use gantry_supervisor::{Cause, Deadline, Exit};
 use std::{
     io,
     pin::Pin,
@@ -121,13 +123,14 @@ impl Server {
         mut place: Option<OwnedSemaphorePermit>,
     ) {
         let generation = live.generation;
+        let remote = is_remote(&self.config);
         let sender = self.sender.clone();
         let (tree, over, read_out, stderr) =
             (live.tree.clone(), live.over.clone(), live.read_out.clone(), live.stderr.clone());
         let (reader, left_reader) = Lent::new(started.stdout);
         let (writer, left_writer) = Lent::new(started.stdin);
         let mut connection = Box::pin(self.hub.connect(generation, reader, writer));
-        let mut phase = self.hub.phase();
+        let (mut phase, mut fault) = (self.hub.phase(), self.hub.fault());
         let crowd = Instant::now() + CROWD;
         let carry = async move {
             let why = loop {
@@ -141,6 +144,11 @@ impl Server {
                 tokio::select! {
                     disconnected = &mut connection => break disconnected.why,
                     Ok(()) = phase.changed() => {}
+                    Ok(()) = fault.changed() => {
+                        let known = fault.borrow_and_update().clone();
+                        let fault = known.filter(|(of, _)| *of == generation).map(|(_, why)| why);
+                        let _ = sender.send(Input::Fault { generation, fault });
+                    }
                     () = tokio::time::sleep_until(crowd), if place.is_some() => place = None,
                     () = over.cancelled() => return,
                 }
@@ -148,9 +156,8 @@ impl Server {
             drop(place);
             let exited = tokio::time::timeout(AFTERMATH, tree.exited());
             let exit = exited.await.ok();
-            let why = lost(&why, exit);
             settled(&*stderr).await;
-            let _ = sender.send(Input::Report(Event::Lost { generation, why }));
+            let _ = sender.send(over_by(generation, remote, exit, || lost(&why, exit)));
             // Nobody reads its output now, but it may still write while it ends; a
             // broken pipe would take its last steps from it. And its input is closed by who
             // ends its tree, after a look at the members, not by the hub's letting go.
@@ -179,8 +186,8 @@ impl Server {
             // What it said last is worth more than that it ended.
             let _ = tokio::time::timeout(AFTERMATH, read_out.cancelled()).await;
             settled(&*stderr).await;
-            let why = process::exit_text(exit);
-            let _ = sender.send(Input::Report(Event::Lost { generation, why }));
+            let _ =
+                sender.send(over_by(generation, remote, Some(exit), || process::exit_text(exit)));
         });
     }
 
@@ -255,6 +262,19 @@ impl Server {
             let _ = sender.send(Input::Report(Event::Pong { generation, answered, busy }));
         });
     }
+}
+
+/// The report of an end. What carries a remote server says by its exit that the user is needed.
+fn over_by(
+    generation: u64,
+    remote: bool,
+    exit: Option<Exit>,
+    why: impl FnOnce() -> String,
+) -> Input {
+    if remote && exit == Some(Exit::Code(SIGN_IN_EXIT.into())) {
+        return Input::SignIn { generation, needed: true, over: true };
+    }
+    Input::Report(Event::Lost { generation, why: why() })
 }
 
 /// A deadline that is earlier by `span`, but not in the past if it was not.

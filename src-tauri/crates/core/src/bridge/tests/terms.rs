@@ -109,3 +109,26 @@ async fn a_first_download_has_time_and_shows_its_progress() {
     }
     fixture.close().await;
 }
+
+/// Case 40: nine that are fast and one that takes 20 s, with a deadline of 5 s.
+#[tokio::test(start_paused = true)]
+async fn a_prompt_leaves_with_nine_and_the_tenth_joins() {
+    let fixture = Fixture::new();
+    let servers = (0..10).map(|n| {
+        let script = if n == 3 { "delay=20000" } else { "delay=100" };
+        spec_with(&format!("n{n}"), script, json!({}))
+    });
+    fixture.bridge.lease("s", Some(servers.collect())).await;
+    let begun = tokio::time::Instant::now();
+    let ready = fixture.bridge.ready("s", Deadline::after(Duration::from_secs(5))).await;
+    assert_eq!(begun.elapsed().as_secs(), 5);
+    for (n, server) in ready.iter().enumerate() {
+        let wanted = if n == 3 { ReadinessState::Starting } else { ReadinessState::Ready };
+        assert_eq!((server.state, server.via), (wanted, Via::Bridge), "{server:?}");
+        assert_eq!(server.error.is_some(), n == 3, "it is said why: {server:?}");
+    }
+    fixture.until("n3", |view| view.state == ServerState::Ready).await;
+    assert!(begun.elapsed() < Duration::from_secs(22), "{:?}", begun.elapsed());
+    assert_eq!(fixture.world.launches("n3"), 1);
+    fixture.close().await;
+}

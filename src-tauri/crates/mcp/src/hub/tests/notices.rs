@@ -23,16 +23,51 @@ async fn changed_tools_are_fetched_before_anybody_hears_of_them() {
     peer.request(json!(1), "tools/list", json!({}));
     assert_eq!(peer.next().await["result"], tool_page(&["a", "b"]));
     assert_eq!(*hub.phase().borrow(), Phase::Ready { generation: 1, tools: 2 });
-    // One that cannot be fetched is still announced, and the old list stays.
+}
+
+/// The list from before stays, the owner of the hub is told why, and it is asked for again until
+/// it can be used; only then do clients hear that it changed.
+#[tokio::test(start_paused = true)]
+async fn a_changed_list_that_cannot_be_used_is_known_and_asked_for_again() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut peer = Peer::ready(&hub, "p", json!({})).await;
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let mut fault = hub.fault();
+    let long = "x".repeat(2 * 1024 * 1024);
+    let answers = [
+        (r#""error":{"code":-1,"message":"no memory"}"#.to_owned(), "no memory"),
+        (r#""error":{"code":-32601,"message":"what?"}"#.to_owned(), "any more"),
+        (r#""result":[]"#.to_owned(), "not an object"),
+        (r#""result":{"tools":[{"no":"name"}]}"#.to_owned(), "cannot be used"),
+        (format!(r#""result":{{"tools":["{long}"]}}"#), "bytes"),
+        // It says nothing, until its time is over.
+        (String::new(), "within 30 s"),
+    ];
+    for (number, (answer, part)) in answers.into_iter().enumerate() {
+        if number != 1 {
+            server.say(changed).await;
+        }
+        // The second time it is asked without having said anything.
+        let list = server.expect("tools/list").await;
+        if answer.is_empty() {
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            let cancelled = server.expect("notifications/cancelled").await;
+            assert_eq!(cancelled["params"]["requestId"], list["id"]);
+        } else {
+            server.say(&format!(r#"{{"jsonrpc":"2.0","id":{},{answer}}}"#, list["id"])).await;
+        }
+        let why = fault.wait_for(|fault| {
+            fault.as_ref().is_some_and(|(generation, why)| *generation == 1 && why.contains(part))
+        });
+        tokio::time::timeout(BOUND * 10, why).await.expect(part).expect("the hub lives");
+        assert_eq!(hub.catalogue().expect("known").tools.len(), 1);
+        assert!(peer.is_quiet(), "{part}");
+    }
     server.say(changed).await;
     let list = server.expect("tools/list").await;
-    server
-        .say(&format!(
-            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-1,"message":"x"}}}}"#,
-            list["id"]
-        ))
-        .await;
+    server.answer(&list, tool_page(&["a", "b"])).await;
     assert_eq!(peer.next_raw().await.line, changed);
+    assert_eq!(*fault.borrow_and_update(), None);
     assert_eq!(hub.catalogue().expect("known").tools.len(), 2);
 }
 
