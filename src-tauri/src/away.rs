@@ -76,7 +76,8 @@ fn news(app: &App, what: &Happening) -> Option<(String, &'static str)> {
             let text = if reason == "error" { words.failed() } else { words.finished() };
             Some((session.clone(), text))
         }
-        Happening::PermissionRequested { session, .. } => Some((session.clone(), words.asks())),
+        Happening::PermissionRequested { session, .. }
+        | Happening::QuestionAsked { session, .. } => Some((session.clone(), words.asks())),
         _ => None,
     }
 }

@@ -81,6 +81,78 @@ test('an agent is added and removed in the settings', () =>
     await row.waitFor({ state: 'detached' });
   }));
 
+test('a question of the agent is filled in, checked, answered and kept', () =>
+  onStage('question', async (stage) => {
+    const { page } = stage;
+    // The host refuses a value; the browser logs that.
+    stage.expected = /status of 400/;
+    await stage.api('agents_save', { id: 'asking', config: { name: 'Asking', command: program('fake_agent'), offers: { questions: true } } });
+    await page.getByTestId('start-page').waitFor();
+    await stage.startSession({ agent: 'asking', permission: 'ask' });
+    await stage.say('QUESTION');
+    const question = page.getByTestId('question');
+    await question.waitFor();
+    assert.deepEqual(await stage.inaccessible(), []);
+    await stage.screenshot('question');
+    // It counts where requests for permission do.
+    assert.match(await page.getByTestId('nav-inbox').innerText(), /1/);
+    await until('the buttons are alive', async () => (await question.getByTestId('question-accept').getAttribute('aria-disabled')) === 'false');
+    const field = (name) => question.locator(`[data-testid=question-field][data-field=${name}]`);
+    await question.getByTestId('question-accept').click();
+    await until('what is missing is said', async () => (await question.getByTestId('question-problem').count()) === 2);
+    await field('name').locator('input').fill('Ada');
+    await field('size').locator('input').fill('7');
+    await field('mail').locator('input').fill('ada at home');
+    await field('colour').locator('select').selectOption('r');
+    await field('tags').locator('input[data-choice=two]').check();
+    await question.getByTestId('question-accept').click();
+    await until('the host says what is wrong', async () => /e-mail/.test(await field('mail').innerText()));
+    await field('mail').locator('input').fill('ada@example.com');
+    await field('mail').locator('input').press('Enter');
+    assert.match(await (await stage.endOfTurn()).innerText(), /accept/);
+    assert.match(await page.getByTestId('question-outcome').innerText(), /Name: Ada.*Colour: Red/s);
+    const again = await stage.open();
+    await again.getByTestId('question-outcome').waitFor();
+
+    // The other ways: Escape declines, and the inbox answers too.
+    await stage.say('QUESTION');
+    await until('the buttons are alive', async () => (await question.getByTestId('question-decline').getAttribute('aria-disabled')) === 'false');
+    await page.getByTestId('composer').press('Escape');
+    assert.match(await (await stage.endOfTurn()).innerText(), /decline/);
+    await stage.say('QUESTION');
+    await question.waitFor();
+    await page.getByTestId('nav-inbox').click();
+    const inbox = page.getByTestId('inbox-item').getByTestId('question');
+    await until('the buttons are alive', async () => (await inbox.getByTestId('question-cancel').getAttribute('aria-disabled')) === 'false');
+    await inbox.getByTestId('question-cancel').click();
+    await inbox.waitFor({ state: 'detached' });
+  }));
+
+test('a list of agents is looked at and taken in in part', () =>
+  onStage('agent-import', async (stage) => {
+    const { page } = stage;
+    stage.expected = /status of 400/;
+    const entry = (id) => ({ id, name: id.toUpperCase(), version: '1.0.0', description: 'about it', distribution: { npx: { package: `${id}@1.2.3` } } });
+    const file = path.join(stage.dir, 'agents.json');
+    fs.writeFileSync(file, JSON.stringify({ version: '1.0.0', agents: [entry('new-a'), entry('new-b'), { id: 'bad' }] }));
+    await page.getByTestId('nav-settings').click();
+    await page.getByTestId('agent-import-open').click();
+    await page.getByTestId('agent-import-from').fill(path.join(stage.dir, 'nothing.json'));
+    await page.getByTestId('agent-import-look').click();
+    await page.getByTestId('agent-import-error').waitFor();
+    await page.getByTestId('agent-import-from').fill(file);
+    await page.getByTestId('agent-import-look').click();
+    const row = (id) => page.locator(`[data-testid=agent-import-row][data-agent=${id}]`);
+    await row('new-b').waitFor();
+    assert.deepEqual(await stage.inaccessible(), []);
+    await stage.screenshot('agent-import');
+    assert.match(await row('new-b').innerText(), /new-b 1\.2\.3/);
+    await row('new-a').locator('input').uncheck();
+    await page.getByTestId('agent-import-add').click();
+    await page.locator('[data-testid=agent-row][data-agent=new-b]').waitFor();
+    assert.equal(await page.locator('[data-testid=agent-row][data-agent=new-a]').count(), 0);
+  }));
+
 test('a server is looked into: tools are tried and switched off, its log and configuration are shown', () =>
   onStage('drawer', async (stage) => {
     const { page } = stage;

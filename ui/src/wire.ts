@@ -136,7 +136,7 @@ homepage?: string,
 install?: AgentInstall, };
 
 /**
- * Input of `agents_import`: one of both.
+ * Input of `agents_import`: one of `text`, `path` and `url`.
  */
 export type AgentsImport = { 
 /**
@@ -146,16 +146,36 @@ text?: string,
 /**
  * A file with one.
  */
-path?: string, };
+path?: string, 
+/**
+ * The address of one: `https`, or `http` of this machine.
+ */
+url?: string, 
+/**
+ * Only these of its agents; all when absent.
+ */
+ids?: Array<string>, 
+/**
+ * Only look: nothing is taken in.
+ */
+preview?: boolean, };
 
 /**
  * Answer of `agents_import`.
  */
 export type AgentsImported = { 
 /**
- * Agents that are in the list now.
+ * Agents that are in the list now, or would be.
  */
 ids: Array<string>, 
+/**
+ * What they are.
+ */
+agents?: Array<ImportableAgent>, 
+/**
+ * Of a preview: the document, so that what was looked at is what is taken in.
+ */
+text?: string, 
 /**
  * Those that are not.
  */
@@ -234,6 +254,59 @@ options: Array<JsonValue>,
 asked_at: number, };
 
 /**
+ * A question and what became of it.
+ */
+export type AnsweredQuestion = { 
+/**
+ * `accept`, `decline` or `cancel`.
+ */
+outcome: QuestionAction, 
+/**
+ * The form's values; `•••` stands for what looks like a secret.
+ */
+content?: JsonValue, 
+/**
+ * Why, when it was not the user who answered.
+ */
+reason: string | null, 
+/**
+ * When it was answered.
+ */
+answered_at: number, 
+/**
+ * Unique within the session.
+ */
+request: string, 
+/**
+ * Its turn, if one runs.
+ */
+turn: string | null, 
+/**
+ * The tool call that it is about, if any.
+ */
+tool_call: string | null, 
+/**
+ * How it is answered.
+ */
+mode: QuestionMode, 
+/**
+ * What is asked, for people.
+ */
+message: string, 
+/**
+ * Of a form: the agent's JSON schema of an object with plain fields, raw.
+ */
+schema?: JsonValue, 
+/**
+ * Of a page: its address, `http` or `https`.
+ */
+url?: string, 
+/**
+ * When it was asked.
+ */
+asked_at: number, };
+
+/**
  * Answer of `session_authenticate`.
  */
 export type Authenticated = { 
@@ -284,7 +357,8 @@ args?: Array<string>,
  */
 env?: { [key in string]: string }, 
 /**
- * What Gantry does for it; as it is known or saved when absent, nothing for a program.
+ * What Gantry does for it; as it is known or saved when absent (but for questions, which a
+ * caller has to be able to answer: `session_answer`), nothing for a program.
  */
 offers?: ClientOffers, };
 
@@ -399,7 +473,11 @@ write_files?: boolean,
 /**
  * Runs commands and shows their output (`terminal/*`).
  */
-terminals?: boolean, };
+terminals?: boolean, 
+/**
+ * Shows the user its questions: forms and pages (`elicitation/create`).
+ */
+questions?: boolean, };
 
 /**
  * See [`PromptAccepted::context`].
@@ -538,7 +616,31 @@ outcome: string,
 /**
  * Why, when it was not the user who answered.
  */
-reason: string | null, } | { "type": "turn_ended", 
+reason: string | null, } | { "type": "question_asked", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The question.
+ */
+question: QuestionView, } | { "type": "question_answered", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The question and its answer.
+ */
+question: AnsweredQuestion, } | { "type": "question_completed", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The question.
+ */
+request: string, } | { "type": "turn_ended", 
 /**
  * Its session.
  */
@@ -620,7 +722,8 @@ duplicate_of: string | null,
 refused: boolean, };
 
 /**
- * What happened.
+ * What happened. Nearly all of them are updates, thousands are kept, and each takes the place
+ * of the largest: what is larger than an update stands in a box.
  */
 export type Happening = { "type": "server_changed", 
 /**
@@ -706,7 +809,31 @@ outcome: string,
 /**
  * Why, when it was not the user who answered.
  */
-reason: string | null, } | { "type": "turn_ended", 
+reason: string | null, } | { "type": "question_asked", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The question.
+ */
+question: QuestionView, } | { "type": "question_answered", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The question and its answer.
+ */
+question: AnsweredQuestion, } | { "type": "question_completed", 
+/**
+ * Its session.
+ */
+session: string, 
+/**
+ * The question.
+ */
+request: string, } | { "type": "turn_ended", 
 /**
  * Its session.
  */
@@ -756,6 +883,35 @@ more: boolean,
  * The sequence number of events up to which this is true.
  */
 seq: number, };
+
+/**
+ * An agent of a registry's list.
+ */
+export type ImportableAgent = { 
+/**
+ * Unique.
+ */
+id: string, 
+/**
+ * For people.
+ */
+name: string, 
+/**
+ * In a line, what it is.
+ */
+about: string, 
+/**
+ * Where to read more; may be empty.
+ */
+homepage: string, 
+/**
+ * What is installed, with its version: `npm: package 1.0.0`; what to do by hand otherwise.
+ */
+from: string, 
+/**
+ * The command line that starts it.
+ */
+command: Array<string>, };
 
 /**
  * Whether sessions share one process of a server.
@@ -1069,6 +1225,53 @@ audio: boolean,
  * Blocks of type `resource` (a file with its content).
  */
 embedded: boolean, };
+
+/**
+ * What the user does about a question.
+ */
+export type QuestionAction = "accept" | "decline" | "cancel";
+
+/**
+ * How a question is answered.
+ */
+export type QuestionMode = "form" | "url";
+
+/**
+ * An open question.
+ */
+export type QuestionView = { 
+/**
+ * Unique within the session.
+ */
+request: string, 
+/**
+ * Its turn, if one runs.
+ */
+turn: string | null, 
+/**
+ * The tool call that it is about, if any.
+ */
+tool_call: string | null, 
+/**
+ * How it is answered.
+ */
+mode: QuestionMode, 
+/**
+ * What is asked, for people.
+ */
+message: string, 
+/**
+ * Of a form: the agent's JSON schema of an object with plain fields, raw.
+ */
+schema?: JsonValue, 
+/**
+ * Of a page: its address, `http` or `https`.
+ */
+url?: string, 
+/**
+ * When it was asked.
+ */
+asked_at: number, };
 
 /**
  * Input of `session_queue_edit`.
@@ -1512,6 +1715,27 @@ export type ServersTools = {
 tools: Array<JsonValue>, };
 
 /**
+ * Input of `session_answer`.
+ */
+export type SessionAnswer = { 
+/**
+ * The session.
+ */
+session: string, 
+/**
+ * The question.
+ */
+request: string, 
+/**
+ * What the user does about it.
+ */
+action: QuestionAction, 
+/**
+ * The form's values by the names of its fields; only with `accept`.
+ */
+content?: JsonValue, };
+
+/**
  * Input of `session_authenticate`.
  */
 export type SessionAuthenticate = { 
@@ -1813,6 +2037,10 @@ turn: string | null,
  * Permission requests that wait for an answer.
  */
 permissions: Array<PermissionView>, 
+/**
+ * Other questions of the agent that wait for the user; see `session_answer`.
+ */
+questions?: Array<QuestionView>, 
 /**
  * The agent's slash commands (`AvailableCommand` of ACP).
  */
@@ -2177,6 +2405,10 @@ opening?: TurnOpening,
  */
 permissions?: Array<AnsweredPermission>, 
 /**
+ * Other questions of the agent that were answered in it.
+ */
+questions?: Array<AnsweredQuestion>, 
+/**
  * When its tool calls ran, by `toolCallId`.
  */
 tools?: { [key in string]: ToolTimes }, 
@@ -2253,6 +2485,8 @@ export interface Commands {
   session_history: { input: SessionHistory; output: History };
   /** Answers a permission request with one of the options that were offered. */
   session_permit: { input: SessionPermit; output: Done };
+  /** Answers a question of the agent: a form's values, or that its page is opened; or declines. */
+  session_answer: { input: SessionAnswer; output: Done };
   /** Chooses the agent's mode, model or another option, as its `settings` offer them. */
   session_set: { input: SessionSet; output: SessionView };
   /** Opens a stopped session ahead of its next prompt; answers before it is open. */

@@ -180,6 +180,77 @@ async fn a_list_of_the_public_registry_is_taken_in_and_its_agents_can_be_install
     stage.finish().await;
 }
 
+/// A server that answers every request like this.
+async fn serve(answer: (&'static str, String)) -> (String, tokio::task::JoinHandle<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/agents.json", listener.local_addr().unwrap());
+    let app = axum::Router::new().fallback(move || {
+        let (place, body) = answer.clone();
+        async move {
+            let status = if place.is_empty() { 200 } else { 302 };
+            axum::http::Response::builder()
+                .status(status)
+                .header("location", place)
+                .body(axum::body::Body::from(body))
+                .unwrap()
+        }
+    });
+    let served = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    (url, served)
+}
+
+#[tokio::test]
+async fn a_list_is_fetched_looked_at_and_taken_in_in_part() {
+    let stage = Stage::shared().await;
+    let mut instance = start(&stage, &[]).await;
+    let one = |id: &str| {
+        json!({ "id": id, "name": id.to_uppercase(), "version": "1.0.0", "description": "about it",
+                "distribution": { "npx": { "package": format!("{id}@1.2.3"), "args": ["--acp"] } } })
+    };
+    let list =
+        json!({ "version": "1.0.0", "agents": [one("new-a"), one("new-b"), one("opencode")] });
+    let (url, served) = serve(("", list.to_string())).await;
+
+    // To look changes nothing.
+    let seen = instance.api("agents_import", json!({ "url": url, "preview": true })).await;
+    assert_eq!(seen["ids"], json!(["new-a", "new-b"]), "{seen}");
+    assert_eq!(seen["agents"][0]["from"], "npm: new-a 1.2.3");
+    assert_eq!(seen["agents"][0]["command"], json!(["new-a", "--acp"]));
+    assert_eq!(seen["skipped"][0]["id"], "opencode");
+    let agents = instance.api("agents_list", json!({})).await.to_string();
+    assert!(!agents.contains("new-a"), "{agents}");
+
+    // What was looked at is what is taken in, and of it what was chosen.
+    let chosen = json!({ "text": seen["text"], "ids": ["new-b"] });
+    let taken = instance.api("agents_import", chosen).await;
+    assert_eq!(taken["ids"], json!(["new-b"]), "{taken}");
+    let agents = instance.api("agents_list", json!({})).await.to_string();
+    assert!(agents.contains("new-b") && !agents.contains("new-a"), "{agents}");
+    served.abort();
+
+    let (long, served) = serve(("", "x".repeat(9 << 20))).await;
+    let (other, elsewhere) = serve(("http://example.com/agents.json", String::new())).await;
+    let (page, no_list) = serve(("", "<html></html>".to_owned())).await;
+    for (input, word) in [
+        (json!({ "url": long }), "longer than 8 MiB"),
+        (json!({ "url": other }), "only https"),
+        (json!({ "url": page }), "registry's format"),
+        (json!({ "url": "http://example.com/agents.json" }), "only https"),
+        (json!({ "url": "https://u:s3cret@localhost/" }), "password"),
+        (json!({ "url": "file:///etc/passwd" }), "only https"),
+        (json!({ "url": url, "text": "{}" }), "one of"),
+        (json!({ "text": list.to_string(), "ids": ["nobody"] }), "nobody"),
+    ] {
+        let refused = instance.post("/api/agents_import", &input).await;
+        let said = refused.body["error"]["message"].as_str().unwrap_or_default();
+        assert!(said.contains(word), "{input}: {said}");
+    }
+    [served, elsewhere, no_list].iter().for_each(tokio::task::JoinHandle::abort);
+    instance.quit().await;
+    stage.empty_but(&[], Duration::from_millis(100)).await;
+    stage.finish().await;
+}
+
 /// Real ones that lie in `PATH`; the variables that lead them to the model are those
 /// of the list.
 #[tokio::test]

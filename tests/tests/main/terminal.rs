@@ -179,3 +179,48 @@ async fn ctrl_c_while_servers_start_leaves_no_session_and_no_process() {
     instance.quit().await;
     stage.finish().await;
 }
+
+#[tokio::test]
+async fn a_question_is_answered_on_the_terminal_value_by_value() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let config = json!({ "name": "Fake", "command": programs::path("fake_agent"),
+                         "offers": { "questions": true } });
+    instance.api("agents_save", json!({ "id": "fake", "config": config })).await;
+    let mut terminal = Terminal::start(&stage, &["chat", "--agent", "fake", "QUESTION"]);
+    terminal.shows("? Where shall it go?", 1).await;
+    terminal.shows("Name (Of the place)", 1).await;
+    // What the agent does not take is asked for once more, from the beginning.
+    for (round, name) in ["A", "Ada"].into_iter().enumerate() {
+        for (field, value) in [
+            ("Name", name),
+            ("Mail", ""),
+            ("Day", "2026-01-31"),
+            ("Size", "7"),
+            ("Share", ""),
+            ("Public", "n"),
+            ("Colour", "1"),
+            ("Tags", "1 3"),
+            ("Key", ""),
+        ] {
+            terminal.shows(&format!("  {field}"), round + 1).await;
+            terminal.press(&format!("{value}\n")).await;
+        }
+    }
+    let (code, screen) = terminal.ended().await;
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("content.name: must have at least 2 characters"), "{screen}");
+    assert!(
+        screen.contains("accept {") && screen.contains(r#""tags":["one","three"]"#),
+        "{screen}"
+    );
+
+    let mut terminal = Terminal::start(&stage, &["chat", "--agent", "fake", "QUESTION"]);
+    terminal.shows("Name (Of the place)", 1).await;
+    terminal.press("/no\n").await;
+    let (code, screen) = terminal.ended().await;
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("decline null"), "{screen}");
+    instance.quit().await;
+    stage.finish().await;
+}

@@ -379,3 +379,30 @@ describe('the rest of the state', () => {
     expect(performance.now() - begin).toBeLessThan(2_000);
   });
 });
+
+describe('a question of the agent', () => {
+  const QUESTION = { request: 'question-1', turn: 't1', tool_call: null, mode: 'form' as const, message: 'Where?', schema: { properties: {} }, asked_at: 5 };
+  const asked = { type: 'question_asked' as const, session: 's', question: QUESTION };
+  const answered = { type: 'question_answered' as const, session: 's', question: { ...QUESTION, outcome: 'accept' as const, content: { name: 'Ada' }, reason: null, answered_at: 6 } };
+  const completed = { type: 'question_completed' as const, session: 's', request: 'question-1' };
+  const item = (state: State) => items(state).find(({ kind }) => kind === 'question');
+
+  it('waits in the session, and stands in the turn with its answer', () => {
+    const open = play(opened(), recording(1, started('t1', 1), asked, asked));
+    expect(open.sessions[0]?.questions).toEqual([QUESTION]);
+    expect(items(open).length).toBe(1);
+    expect(item(open)).toMatchObject({ outcome: null });
+    const done = play(open, recording(9, answered, completed));
+    expect(done.sessions[0]?.questions).toEqual([]);
+    expect(item(done)).toMatchObject({ outcome: 'accept', content: { name: 'Ada' }, isDone: true });
+  });
+
+  it('comes from a page of history too', () => {
+    const page: History = {
+      more: false,
+      seq: 3,
+      turns: [{ id: 't1', number: 1, prompt: [], started_at: 1, ended_at: 2, stop_reason: 'end_turn', description: null, updates: [], questions: [{ ...answered.question, outcome: 'decline' }] }],
+    };
+    expect(item(opened(aSnapshot(), page))).toMatchObject({ outcome: 'decline' });
+  });
+});

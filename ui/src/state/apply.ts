@@ -1,7 +1,7 @@
 import type { Event, History, PermissionView, SessionView, Snapshot } from '../wire';
 import { object, text } from './json';
 import type { State, Transcript, Turn } from './model';
-import { ABOUT_THE_SESSION, aboutOf, addOutcome, addRequest, addUpdate, settle, toolCallId, turnOf } from './turns';
+import { ABOUT_THE_SESSION, aboutOf, addAnswer, addOutcome, addQuestion, addRequest, addUpdate, finishQuestion, settle, toolCallId, turnOf } from './turns';
 
 /**
  * The one place where the state changes: pure functions from a state and what
@@ -79,6 +79,26 @@ export function apply(state: State, event: Event): State {
         event.session,
         event,
       );
+    case 'question_asked':
+      return onTranscript(
+        changeSession(next, event.session, (session) => ({
+          ...session,
+          questions: put(session.questions ?? [], event.question, ({ request }) => request === event.question.request),
+        })),
+        event.session,
+        event,
+      );
+    case 'question_answered':
+      return onTranscript(
+        changeSession(next, event.session, (session) => ({
+          ...session,
+          questions: (session.questions ?? []).filter(({ request }) => request !== event.question.request),
+        })),
+        event.session,
+        event,
+      );
+    case 'question_completed':
+      return onTranscript(next, event.session, event);
     case 'agents_changed':
       return { ...next, agentsRevision: state.agentsRevision + 1 };
     case 'agent_install':
@@ -208,6 +228,15 @@ function step(transcript: Transcript, event: Event): Transcript {
             : turn,
         ),
       };
+    case 'question_asked':
+      return changeTurn(transcript, event.question.turn, (turn) => ({
+        ...turn,
+        items: addQuestion(turn.items, event.question, turn.endedAt !== null),
+      }));
+    case 'question_answered':
+      return changeTurn(transcript, event.question.turn, (turn) => ({ ...turn, items: addAnswer(turn.items, event.question) }));
+    case 'question_completed':
+      return { ...transcript, turns: transcript.turns.map((turn) => ({ ...turn, items: finishQuestion(turn.items, event.request) })) };
     case 'turn_ended':
       return changeTurn(transcript, event.turn, (turn) => ({
         ...turn,

@@ -81,11 +81,14 @@ export class Gantry {
 
   /** The sessions to show: without those that are being deleted. */
   readonly sessions = $derived(this.state.sessions.filter(({ id }) => !(id in this.deleting)));
-  /** The open permission requests of all sessions, the oldest first. */
+  /** The open permission requests and questions of all sessions, the oldest first. */
   readonly waiting = $derived(
     this.sessions
-      .flatMap((session) => session.permissions.map((permission) => ({ session, permission })))
-      .toSorted((a, b) => a.permission.asked_at - b.permission.asked_at),
+      .flatMap((session) => [
+        ...session.permissions.map((permission) => ({ session, at: permission.asked_at, request: permission.request, permission, question: null })),
+        ...(session.questions ?? []).map((question) => ({ session, at: question.asked_at, request: question.request, permission: null, question })),
+      ])
+      .toSorted((a, b) => a.at - b.at),
   );
 
   start(): void {

@@ -1,4 +1,4 @@
-import type { ContextOutcome, Event, JsonValue, LastExit, PermissionView, ServerReadiness, ServerView, SessionView, Settings, TerminalView } from '../wire';
+import type { ContextOutcome, Event, JsonValue, LastExit, PermissionView, QuestionAction, QuestionView, ServerReadiness, ServerView, SessionView, Settings, TerminalView } from '../wire';
 
 /** Everything that the user interface knows. Replaced, never changed in place. */
 export interface State {
@@ -67,6 +67,7 @@ export type Item =
   | { readonly kind: 'content'; readonly from: 'agent' | 'user'; readonly block: JsonValue; readonly late: boolean }
   | { readonly kind: 'plan'; readonly entries: readonly PlanEntry[]; readonly late: boolean }
   | ToolItem
+  | QuestionItem
   | { readonly kind: 'unknown'; readonly update: JsonValue; readonly late: boolean };
 
 export interface ToolItem {
@@ -78,6 +79,21 @@ export interface ToolItem {
   readonly endedAt: number | null;
   /** Permission requests about this call, in the order in which they came. */
   readonly requests: readonly Request[];
+  readonly late: boolean;
+}
+
+/** A question of the agent to the user. */
+export interface QuestionItem {
+  readonly kind: 'question';
+  readonly question: QuestionView;
+  /** Null while it waits. */
+  readonly outcome: QuestionAction | null;
+  /** The values of a form. */
+  readonly content: JsonValue | undefined;
+  /** Why, when it was not the user who answered. */
+  readonly reason: string | null;
+  /** The agent said that what a page was for is done. */
+  readonly isDone: boolean;
   readonly late: boolean;
 }
 

@@ -1,4 +1,4 @@
-import type { History, JsonValue, PermissionView, SessionView, TurnView } from '../wire';
+import type { AnsweredQuestion, History, JsonValue, PermissionView, QuestionView, SessionView, TurnView } from '../wire';
 import { type JsonObject, list, object, text } from './json';
 import type { Item, PlanEntry, ToolCall, ToolItem, Turn } from './model';
 
@@ -57,6 +57,7 @@ function itemsOf(view: TurnView): readonly Item[] {
     items = addRequest(items, permission, { at: null, late: false });
     items = addOutcome(items, permission.request, permission.outcome, permission.reason);
   }
+  for (const question of view.questions ?? []) items = addAnswer(items, question);
   const times = view.tools ?? {};
   return items.map((item) => {
     const seen = item.kind === 'tool' ? times[item.id] : undefined;
@@ -169,6 +170,25 @@ export function addOutcome(items: readonly Item[], request: string, outcome: str
     );
     return { ...item, requests };
   });
+}
+
+/** Puts a question where it was asked. */
+export function addQuestion(items: readonly Item[], question: QuestionView, late: boolean): readonly Item[] {
+  if (items.some((item) => item.kind === 'question' && item.question.request === question.request)) return items;
+  return [...items, { kind: 'question', question, outcome: null, content: undefined, reason: null, isDone: false, late }];
+}
+
+/** Marks a question as answered; one that was not seen before is added. */
+export function addAnswer(items: readonly Item[], answered: AnsweredQuestion): readonly Item[] {
+  const { outcome, content, reason } = answered;
+  return addQuestion(items, answered, false).map((item) =>
+    item.kind === 'question' && item.question.request === answered.request ? { ...item, outcome, content, reason } : item,
+  );
+}
+
+/** Marks what a page was for as done. */
+export function finishQuestion(items: readonly Item[], request: string): readonly Item[] {
+  return items.map((item) => (item.kind === 'question' && item.question.request === request ? { ...item, isDone: true } : item));
 }
 
 /** The tool call that a permission request is about; a request without one stands for itself. */

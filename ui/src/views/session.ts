@@ -1,7 +1,8 @@
+import { asBackendError } from '../backend';
 import { endsWith } from '../state/groups';
 import type { Gantry } from '../state/gantry.svelte';
 import { t } from '../strings';
-import type { AgentView, ServerView, SessionState, SessionView } from '../wire';
+import type { AgentView, JsonValue, QuestionAction, ServerView, SessionState, SessionView } from '../wire';
 
 /** The light of a session. */
 export const TONES: Record<SessionState, 'idle' | 'busy' | 'good' | 'warn' | 'bad' | 'off'> = {
@@ -20,6 +21,21 @@ export const ALIVE: ReadonlySet<SessionState> = new Set(['starting', 'working', 
 /** The name of an agent. That of our own is a text of ours. */
 export function nameOf(agent: AgentView | undefined): string | undefined {
   return agent?.builtin ? t('agent.builtin') : agent?.name;
+}
+
+/** How many requests and questions of a session wait for the user; at least one, where it is asked. */
+export function waitingIn(session: SessionView): number {
+  return session.permissions.length + (session.questions ?? []).length || 1;
+}
+
+/** Answers a question; gives what the host says against it, or null when it is settled. */
+export async function answerQuestion(gantry: Gantry, session: string, request: string, action: QuestionAction, content?: Record<string, JsonValue>): Promise<string | null> {
+  try {
+    await gantry.backend.call('session_answer', content === undefined ? { session, request, action } : { session, request, action, content });
+    return null;
+  } catch (thrown) {
+    return asBackendError(thrown).message;
+  }
 }
 
 /** Whether there is anything to stop. */

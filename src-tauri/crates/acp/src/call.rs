@@ -1,10 +1,14 @@
 //! What the agent asks us to do for it.
 
 use agent_client_protocol as sdk;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// The question to the user.
+pub(crate) const ELICIT: &str = "elicitation/create";
 
 /// A request of the agent that [`crate::Offers`] covers: `fs/*`, `terminal/*`,
-/// `elicitation/create`. Answer it once; dropping it answers with an error.
+/// `elicitation/create`. Answer it once; dropping it answers with an
+/// error, a question `cancel`.
 #[derive(Debug)]
 pub struct ClientCall {
     /// Its method.
@@ -75,6 +79,10 @@ impl ClientCall {
 
 impl Drop for ClientCall {
     fn drop(&mut self) {
+        if self.method == ELICIT {
+            // Fail closed, in the protocol's own words.
+            return self.respond(Ok(json!({ "action": "cancel" })));
+        }
         self.respond(Err(CallError::failed("the session is over")));
     }
 }

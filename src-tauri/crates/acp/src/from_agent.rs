@@ -1,6 +1,6 @@
 //! What comes from the agent, in the order in which it wrote it.
 
-use crate::{ClientCall, Offers, PeerError, RawUpdate, lines::Fence};
+use crate::{ClientCall, Offers, PeerError, RawUpdate, call::ELICIT, lines::Fence};
 use agent_client_protocol as sdk;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -160,7 +160,7 @@ impl Router {
             let call = ClientCall { method, session, params, request, responder };
             return self.push(FromAgent::Call(call)).await;
         }
-        if method == "elicitation/create" {
+        if method == ELICIT {
             // Not advertised; an agent that asks all the same must not wait for ever.
             tracing::info!("the agent's question (elicitation) was answered `cancel`");
             return responder.respond(json!({ "action": "cancel" }));

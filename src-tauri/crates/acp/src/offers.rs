@@ -1,5 +1,6 @@
 //! What we do for an agent when it asks: files, terminals, questions to the user.
 
+use crate::call::ELICIT;
 use serde_json::{Value, json};
 
 /// The client capabilities that an agent is told of in `initialize`. What is not offered
@@ -35,7 +36,7 @@ impl Offers {
         match method {
             "fs/read_text_file" => self.read_files,
             "fs/write_text_file" => self.write_files,
-            "elicitation/create" => self.questions,
+            ELICIT => self.questions,
             other => self.terminals && other.starts_with("terminal/"),
         }
     }

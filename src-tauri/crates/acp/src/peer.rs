@@ -66,6 +66,11 @@ pub struct SentRequest {
 }
 
 impl SentRequest {
+    /// Its JSON-RPC id, as the agent may name it.
+    pub fn id(&self) -> Value {
+        serde_json::to_value(&self.id).unwrap_or_default()
+    }
+
     /// Tells the agent that the answer is not wanted any more
     /// (`$/cancel_request`). It may answer all the same.
     pub fn take_back(&self) {
@@ -281,12 +286,23 @@ impl Peer {
     }
 
     /// `authenticate` with one of [`AgentFacts::auth_methods`]. May wait for a
-    /// person who signs in in a browser.
+    /// person who signs in in a browser. `sent` gets the request, before its answer.
     ///
     /// # Errors
     /// The agent's; [`PeerError::Lost`].
-    pub async fn authenticate(&self, method: &str) -> Result<(), PeerError> {
-        self.call("authenticate", json!({ "methodId": method })).await.map(drop)
+    pub async fn authenticate(
+        &self,
+        method: &str,
+        sent: impl FnOnce(&SentRequest),
+    ) -> Result<(), PeerError> {
+        let (sender, receiver) = oneshot::channel();
+        let params = json!({ "methodId": method });
+        let written = self.request("authenticate", params, move |result| {
+            // The asker may have given up.
+            let _ = sender.send(result);
+        })?;
+        sent(&written.request());
+        receiver.await.map_err(|_| PeerError::Lost)?.map(drop)
     }
 
     /// `logout`, where [`AgentFacts::logout`] says so.

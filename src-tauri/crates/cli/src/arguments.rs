@@ -52,6 +52,9 @@ pub enum Command {
     Import(Import),
     /// Look at what your setup needs, and say what to do
     Doctor(Doctor),
+    /// Writes the document at the address on standard input; started by Gantry only
+    #[command(hide = true)]
+    Fetch,
     /// Ends what a Gantry without wardens leaves when it is killed; started by Gantry only
     #[command(hide = true)]
     Reaper(Reaper),

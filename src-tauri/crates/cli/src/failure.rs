@@ -42,6 +42,11 @@ impl Failure {
         self.code == 3
     }
 
+    /// Whether what was asked for made no sense.
+    pub fn is_invalid(&self) -> bool {
+        self.code == 2
+    }
+
     /// What failed and why, without whose program it was.
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.what, self.why)

@@ -7,6 +7,7 @@ mod chat;
 mod doctor;
 mod events;
 mod failure;
+mod fetch;
 mod host;
 mod import;
 mod interrupts;
@@ -68,6 +69,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
         Command::Chat(options) => Box::pin(chat::run(options)).await,
         Command::Import(options) => Box::pin(import::run(options)).await,
         Command::Doctor(options) => Box::pin(doctor::run(options)).await,
+        Command::Fetch => fetch::run().await,
         Command::Reaper(options) => reaper::run(options).await,
         Command::Completions(options) => shells::completions(&options),
         Command::Man(options) => shells::man(&options),

@@ -170,6 +170,9 @@ fn session_of(what: &Happening) -> Option<&str> {
         | Happening::Update { session, .. }
         | Happening::PermissionRequested { session, .. }
         | Happening::PermissionResolved { session, .. }
+        | Happening::QuestionAsked { session, .. }
+        | Happening::QuestionAnswered { session, .. }
+        | Happening::QuestionCompleted { session, .. }
         | Happening::TurnEnded { session, .. } => Some(session),
         _ => None,
     }

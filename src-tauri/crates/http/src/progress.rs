@@ -227,6 +227,34 @@ fn message(what: &Happening) -> Option<(&'static str, Cow<'_, str>, Data<'_>)> {
             "permission_resolved".into(),
             Data::Ours(json!({ "request": request, "outcome": outcome, "reason": reason })),
         ),
+        Happening::QuestionAsked { question, .. } => (
+            "questionRequest",
+            "question_request".into(),
+            Data::Ours(json!({
+                "request": question.request,
+                "turn": question.turn,
+                "toolCallId": question.tool_call,
+                "mode": question.mode,
+                "message": question.message,
+                "requestedSchema": question.schema,
+                "url": question.url,
+            })),
+        ),
+        Happening::QuestionAnswered { question, .. } => (
+            "questionRequest",
+            "question_answered".into(),
+            Data::Ours(json!({
+                "request": question.asked.request,
+                "action": question.outcome,
+                "content": question.content,
+                "reason": question.reason,
+            })),
+        ),
+        Happening::QuestionCompleted { request, .. } => (
+            "questionRequest",
+            "question_completed".into(),
+            Data::Ours(json!({ "request": request })),
+        ),
         Happening::TurnEnded { reason, description, .. } => (
             "sessionPromptEnd",
             reason.into(),

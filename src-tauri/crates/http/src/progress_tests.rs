@@ -86,13 +86,13 @@ async fn a_turn_is_told_in_the_form_that_back_ends_know() {
     events.publish(update("agent_message_chunk", "hi"));
     events.publish(Happening::PermissionRequested {
         session: "s".into(),
-        permission: PermissionView {
+        permission: Box::new(PermissionView {
             request: "p1".into(),
             turn: None,
             tool_call: json!({"toolCallId": "c1"}),
             options: vec![json!({"optionId": "allow"})],
             asked_at: 0,
-        },
+        }),
     });
     events.publish(end("end_turn"));
     let (mut progress, _phase) = open(&events, 0);

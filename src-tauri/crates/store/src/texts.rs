@@ -2,7 +2,9 @@
 //! store that looks into it.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use std::borrow::Cow;
 
 /// The index keeps at most this much of one side of a turn, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -14,30 +16,43 @@ pub(crate) fn of_prompt(json: &str) -> String {
     cut(texts.join("\n"))
 }
 
+/// What of an update is looked at. A tool's output may have megabytes: it is skipped, not read.
+#[derive(Deserialize)]
+struct Update<'a> {
+    #[serde(rename = "sessionUpdate", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+}
+
 /// The agent's words: message chunks joined; what stands after a tool call
 /// begins a new paragraph.
-pub(crate) fn of_updates<'a>(updates: impl Iterator<Item = &'a str>) -> String {
-    let mut said = String::new();
-    let mut paragraph_ended = false;
-    for json in updates {
-        let Ok(update) = serde_json::from_str::<Value>(json) else { continue };
-        match update.get("sessionUpdate").and_then(Value::as_str) {
-            Some("agent_message_chunk") => {
-                let Some(text) = update.get("content").and_then(text_of_block) else { continue };
-                if paragraph_ended && !said.is_empty() {
-                    said.push_str("\n\n");
+#[derive(Default)]
+struct Said {
+    text: String,
+    paragraph_ended: bool,
+}
+
+impl Said {
+    /// Takes the next update in; false when there is enough.
+    fn add(&mut self, json: &str) -> bool {
+        let Ok(update) = serde_json::from_str::<Update<'_>>(json) else { return true };
+        match &*update.kind {
+            "agent_message_chunk" => {
+                let content = update.content.map(RawValue::get);
+                let block = content.and_then(|json| serde_json::from_str::<Value>(json).ok());
+                let Some(text) = block.as_ref().and_then(text_of_block) else { return true };
+                if self.paragraph_ended && !self.text.is_empty() {
+                    self.text.push_str("\n\n");
                 }
-                paragraph_ended = false;
-                said.push_str(text);
+                self.paragraph_ended = false;
+                self.text.push_str(text);
             }
-            Some("tool_call") => paragraph_ended = true,
+            "tool_call" => self.paragraph_ended = true,
             _ => {}
         }
-        if said.len() > LONGEST {
-            break;
-        }
+        self.text.len() <= LONGEST
     }
-    cut(said)
 }
 
 fn text_of_block(block: &Value) -> Option<&str> {
@@ -79,17 +94,23 @@ fn index_turn(connection: &Connection, turn_id: &str) -> rusqlite::Result<()> {
         })
         .optional()?;
     let Some((session, number, prompt, started_at, ended_at)) = turn else { return Ok(()) };
-    let updates: Vec<String> = connection
-        .prepare_cached("SELECT json FROM updates WHERE turn_id = ?1 ORDER BY seq")?
-        .query_map([turn_id], |row| Ok(row.get_ref(0)?.as_bytes().map(lossy).unwrap_or_default()))?
-        .collect::<Result<_, _>>()?;
+    let mut said = Said::default();
+    {
+        // One after the other: everybody's writes wait behind this.
+        let mut statement = connection
+            .prepare_cached("SELECT json FROM updates WHERE turn_id = ?1 ORDER BY seq")?;
+        let mut rows = statement.query([turn_id])?;
+        while let Some(row) = rows.next()? {
+            let json = row.get_ref(0)?.as_bytes().map(String::from_utf8_lossy);
+            if !said.add(&json.unwrap_or_default()) {
+                break;
+            }
+        }
+    }
     connection
         .prepare_cached("DELETE FROM texts WHERE session_id = ?1 AND turn = ?2")?
         .execute(params![session, number])?;
-    let sides = [
-        ("user", started_at, of_prompt(&prompt)),
-        ("agent", ended_at, of_updates(updates.iter().map(String::as_str))),
-    ];
+    let sides = [("user", started_at, of_prompt(&prompt)), ("agent", ended_at, cut(said.text))];
     for (role, at, text) in sides {
         if text.trim().is_empty() {
             continue;
@@ -155,7 +176,26 @@ mod tests {
             r#"{"sessionUpdate":"tool_call","toolCallId":"1","title":"x"}"#,
             r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"done"}}"#,
         ];
-        assert_eq!(of_updates(updates.into_iter()), "Hello\n\ndone");
+        let mut said = Said::default();
+        assert!(updates.iter().all(|update| said.add(update)));
+        assert_eq!(said.text, "Hello\n\ndone");
+    }
+
+    #[test]
+    fn the_output_of_a_tool_is_not_searched_and_enough_is_enough() {
+        let mut said = Said::default();
+        let output = format!(
+            r#"{{"sessionUpdate":"tool_call_update","content":[{{"type":"content","content":{{"type":"text","text":"{}"}}}}]}}"#,
+            "x".repeat(2 << 20)
+        );
+        assert!(said.add(&output));
+        assert_eq!(said.text, "");
+        let long = format!(
+            r#"{{"content":{{"type":"text","text":"{}"}},"sessionUpdate":"agent_message_chunk"}}"#,
+            "y".repeat(LONGEST + 1)
+        );
+        assert!(!said.add(&long));
+        assert_eq!(cut(said.text).len(), LONGEST);
     }
 
     #[test]

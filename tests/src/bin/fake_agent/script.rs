@@ -4,10 +4,14 @@
 //! - `CALL tool json`: a tool call with its updates, and the result's text
 //! - `CALLON server tool json`: the same on the server of that name
 //! - `PERMISSION`: asks; says which option was chosen, or `cancelled`
+//! - `QUESTION [json]`: asks the user (`elicitation/create`), with these parameters or with a form of
+//!   every kind of field; says the action and the values, or the error
+//! - `COMPLETE id`: tells that what the page of this elicitation was for is done
 //! - `SLOW ms`: one chunk each tenth of it; a cancel ends the turn
 //! - `HANG`: until a cancel
 //! - `IGNORE_CANCEL n ms`: n chunks, one every ms, whatever arrives; then `end_turn`
 //! - `CHUNKS n`: so many chunks at once
+//! - `BULK n bytes`: n updates of a tool call, each with so many bytes of output
 //! - `STAMP n ms`: n updates of the kind `stamp`, one every ms, with the time in µs in `at`
 //! - `SPAWN kinds`: children, see `gantry_tests::misbehave`
 //! - `CRASH code`: ends the agent
@@ -62,6 +66,13 @@ async fn command(
             let (tool, arguments) = rest.split_once(' ').unwrap_or((rest, "{}"));
             call(agent, session, Some(server), tool, arguments).await;
         }
+        "QUESTION" => return Ok(question(agent, session, rest).await),
+        "COMPLETE" => {
+            let params = json!({ "elicitationId": rest });
+            let told =
+                json!({ "jsonrpc": "2.0", "method": "elicitation/complete", "params": params });
+            say(&told.to_string());
+        }
         "PERMISSION" => return Ok(permission(agent, session).await),
         "SLOW" => {
             let mut cancels = session.cancels();
@@ -88,6 +99,10 @@ async fn command(
             for chunk in 0..number(rest) {
                 agent.chunk(session, &format!("chunk {chunk}\n"));
             }
+        }
+        "BULK" => {
+            let (count, bytes) = rest.split_once(' ').unwrap_or((rest, "1000"));
+            bulk(agent, session, number(count), number(bytes));
         }
         "STAMP" => {
             let (count, pause) = rest.split_once(' ').unwrap_or((rest, "10"));
@@ -127,6 +142,23 @@ async fn command(
         _ => agent.chunk(session, format!("{word} {rest}").trim()),
     }
     Ok(None)
+}
+
+/// A tool call with a lot of output, again and again.
+fn bulk(agent: &Agent, session: &Session, count: u64, bytes: u64) {
+    let id = format!("call-{}", agent.next());
+    let call = json!({ "sessionUpdate": "tool_call", "toolCallId": id, "title": "bulk",
+                       "kind": "other", "status": "in_progress" });
+    agent.update(session, &call);
+    let line = "all work and no play\n";
+    let text = line.repeat(usize::try_from(bytes).unwrap_or_default() / line.len());
+    let content = json!([{ "type": "content", "content": { "type": "text", "text": text } }]);
+    for n in 1..=count {
+        let status = if n == count { "completed" } else { "in_progress" };
+        let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": id,
+                             "status": status, "content": content });
+        agent.update(session, &update);
+    }
 }
 
 fn number(text: &str) -> u64 {
@@ -212,5 +244,41 @@ async fn permission(agent: &Agent, session: &Session) -> Option<&'static str> {
         return Some("cancelled");
     }
     agent.chunk(session, &format!("permission: {chosen}\n"));
+    None
+}
+
+/// A form with every kind of field that ACP has.
+fn form() -> Value {
+    json!({ "mode": "form", "message": "Where shall it go?", "requestedSchema": {
+        "type": "object", "required": ["name", "size"],
+        "properties": {
+            "name": { "type": "string", "title": "Name", "description": "Of the place",
+                      "minLength": 2, "maxLength": 20 },
+            "mail": { "type": "string", "title": "Mail", "format": "email" },
+            "day": { "type": "string", "title": "Day", "format": "date" },
+            "size": { "type": "integer", "title": "Size", "minimum": 1, "maximum": 9 },
+            "share": { "type": "number", "title": "Share", "default": 0.5 },
+            "public": { "type": "boolean", "title": "Public", "default": true },
+            "colour": { "type": "string", "title": "Colour", "default": "g",
+                        "oneOf": [{ "const": "r", "title": "Red" }, { "const": "g", "title": "Green" }] },
+            "tags": { "type": "array", "title": "Tags", "maxItems": 2,
+                      "items": { "type": "string", "enum": ["one", "two", "three"] } },
+            "api_key": { "type": "string", "title": "Key" },
+        },
+    } })
+}
+
+async fn question(agent: &Agent, session: &Session, rest: &str) -> Option<&'static str> {
+    let mut params =
+        if rest.is_empty() { form() } else { serde_json::from_str(rest).unwrap_or_default() };
+    params["sessionId"] = json!(session.id);
+    let answer = agent.ask("elicitation/create", params).await;
+    agent.note("question", json!({ "answer": answer }));
+    let result = &answer["result"];
+    match result["action"].as_str() {
+        Some("cancel") => return Some("cancelled"),
+        Some(action) => agent.chunk(session, &format!("{action} {}\n", result["content"])),
+        None => agent.chunk(session, &format!("failed: {}\n", answer["error"]["message"])),
+    }
     None
 }

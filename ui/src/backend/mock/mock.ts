@@ -179,6 +179,7 @@ export function mockBackend(): Backend {
       }
       return { ok: true };
     },
+    session_answer: () => ({ ok: true }),
     servers_import: () => ({ found: [] }),
     servers_import_apply: () => ({ saved: [], skipped: [] }),
     agents_import: () => ({ ids: [], skipped: [] }),

@@ -364,7 +364,7 @@ fn http_transport(
 }
 
 /// Whether the address is on this machine.
-pub(super) fn is_loopback(url: &str) -> bool {
+pub(crate) fn is_loopback(url: &str) -> bool {
     let Ok(url) = reqwest::Url::parse(url) else { return false };
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())

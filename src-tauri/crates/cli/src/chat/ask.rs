@@ -1,6 +1,6 @@
-//! A permission request on the terminal.
+//! A permission request or another question of the agent on the terminal.
 
-use super::screen::plain;
+use super::{form::Form, screen::plain};
 use serde_json::Value;
 use std::{
     collections::VecDeque,
@@ -11,8 +11,15 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 /// A request that waits.
 struct Open {
     request: String,
-    title: String,
-    options: Vec<Value>,
+    ask: Ask,
+}
+
+/// What is asked.
+enum Ask {
+    /// One of the agent's options.
+    Permission { title: String, options: Vec<Value> },
+    /// Values, one after the other.
+    Question(Form),
 }
 
 /// What was decided about a request.
@@ -22,6 +29,8 @@ pub enum Decision {
     Option(String),
     /// No option says no, so the turn is cancelled.
     Cancel,
+    /// This answer to a question: `accept` with its values, or `decline`.
+    Answer(&'static str, Option<Value>),
 }
 
 /// Who answers, and what waits.
@@ -43,14 +52,24 @@ impl Desk {
         self.lines.is_some()
     }
 
-    /// Puts a request before the person.
+    /// Puts a permission request before the person.
     pub fn put(&mut self, request: &Value) {
         let title = request["toolCall"]["title"].as_str().unwrap_or("a tool").to_owned();
-        self.waiting.push_back(Open {
-            request: request["request"].as_str().unwrap_or_default().to_owned(),
-            title,
-            options: request["options"].as_array().cloned().unwrap_or_default(),
-        });
+        let options = request["options"].as_array().cloned().unwrap_or_default();
+        self.add(request, Ask::Permission { title, options });
+    }
+
+    /// Puts a question before the person. `problem`: why the last answer to it was not taken.
+    pub fn put_question(&mut self, question: &Value, problem: Option<&str>) {
+        if let Some(problem) = problem {
+            let _ = writeln!(std::io::stderr().lock(), "  {}", plain(problem));
+        }
+        self.add(question, Ask::Question(Form::new(question)));
+    }
+
+    fn add(&mut self, request: &Value, ask: Ask) {
+        let request = request["request"].as_str().unwrap_or_default().to_owned();
+        self.waiting.push_back(Open { request, ask });
         if self.waiting.len() == 1 {
             self.show();
         }
@@ -67,11 +86,17 @@ impl Desk {
 
     fn show(&self) {
         let Some(open) = self.waiting.front() else { return };
-        let mut text = format!("? {}\n", plain(&open.title));
-        for (number, option) in open.options.iter().enumerate() {
-            let name = option["name"].as_str().or_else(|| option["optionId"].as_str());
-            text.push_str(&format!("  {}) {}\n", number + 1, plain(name.unwrap_or("?"))));
-        }
+        let text = match &open.ask {
+            Ask::Permission { title, options } => {
+                let mut text = format!("? {}\n", plain(title));
+                for (number, option) in options.iter().enumerate() {
+                    let name = option["name"].as_str().or_else(|| option["optionId"].as_str());
+                    text.push_str(&format!("  {}) {}\n", number + 1, plain(name.unwrap_or("?"))));
+                }
+                text
+            }
+            Ask::Question(form) => form.text(),
+        };
         let mut err = std::io::stderr().lock();
         let _ = write!(err, "{text}  > ").and_then(|()| err.flush());
     }
@@ -87,27 +112,37 @@ impl Desk {
             let Some(line) = line else {
                 self.lines = None;
                 if let Some(open) = self.waiting.pop_front() {
-                    return (open.request, refusal(&open.options));
+                    let decision = match &open.ask {
+                        Ask::Permission { options, .. } => refusal(options),
+                        Ask::Question(_) => Decision::Answer("decline", None),
+                    };
+                    return (open.request, decision);
                 }
                 continue;
             };
-            let choice = line.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-            let Some(open) = self.waiting.front() else { continue };
-            let chosen = choice
-                .and_then(|at| open.options.get(at))
-                .and_then(|option| option["optionId"].as_str())
-                .map(str::to_owned);
-            match chosen {
-                Some(chosen) => {
-                    let request = open.request.clone();
-                    self.waiting.pop_front();
-                    self.show();
-                    return (request, Decision::Option(chosen));
+            let Some(open) = self.waiting.front_mut() else { continue };
+            let decision = match &mut open.ask {
+                Ask::Permission { options, .. } => chosen(options, &line).map(Decision::Option),
+                Ask::Question(form) => {
+                    form.take(&line).map(|(action, content)| Decision::Answer(action, content))
                 }
-                None => self.show(),
-            }
+            };
+            let Some(decision) = decision else {
+                self.show();
+                continue;
+            };
+            let request = open.request.clone();
+            self.waiting.pop_front();
+            self.show();
+            return (request, decision);
         }
     }
+}
+
+/// The option with the number that was written.
+fn chosen(options: &[Value], line: &str) -> Option<String> {
+    let at = line.trim().parse::<usize>().ok()?.checked_sub(1)?;
+    options.get(at)?["optionId"].as_str().map(str::to_owned)
 }
 
 /// The option that says no; once rather than for ever.

@@ -1,6 +1,7 @@
 //! `gantry chat`: one turn from the terminal.
 
 mod ask;
+mod form;
 mod screen;
 mod turn;
 mod waiting;

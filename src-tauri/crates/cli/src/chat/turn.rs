@@ -44,6 +44,7 @@ pub async fn run(
         last: after,
         screen: Screen::new(options.json),
         desk: Desk::new(),
+        questions: Vec::new(),
         has_begun: false,
         is_continued: options.session.is_some(),
         cancels: 0,
@@ -125,6 +126,8 @@ struct Turn<'a> {
     last: u64,
     screen: Screen,
     desk: Desk,
+    /// Questions that were put before the person.
+    questions: Vec<Value>,
     has_begun: bool,
     /// Whether the session was there before.
     is_continued: bool,
@@ -265,6 +268,20 @@ impl Turn<'_> {
                 let request = data["request"].as_str().unwrap_or_default();
                 self.decide(request, refusal(&options)).await?;
             }
+            "question_request" if self.desk.has_somebody() => {
+                self.screen.end();
+                self.questions.push(data.clone());
+                self.desk.put_question(data, None);
+            }
+            "question_request" => {
+                let asked = data["message"].as_str().unwrap_or("a question");
+                self.screen.note(&format!("declined: {asked} (nobody can be asked here)"));
+                let request = data["request"].as_str().unwrap_or_default();
+                self.decide(request, Decision::Answer("decline", None)).await?;
+            }
+            "question_answered" => {
+                self.desk.take_away(data["request"].as_str().unwrap_or_default());
+            }
             "permission_resolved" => {
                 self.desk.take_away(data["request"].as_str().unwrap_or_default());
             }
@@ -285,6 +302,24 @@ impl Turn<'_> {
                 let answer =
                     json!({ "session": self.session, "request": request, "option": option });
                 self.remote.call("session_permit", answer).await
+            }
+            Decision::Answer(action, content) => {
+                let mut answer =
+                    json!({ "session": self.session, "request": request, "action": action });
+                if let Some(content) = content {
+                    answer["content"] = content;
+                }
+                let answered = self.remote.call("session_answer", answer).await;
+                let question =
+                    self.questions.iter().find(|question| question["request"] == request);
+                match (answered, question) {
+                    // A value that the agent does not take: it is asked for again.
+                    (Err(failure), Some(question)) if failure.is_invalid() => {
+                        self.desk.put_question(question, Some(&failure.sentence()));
+                        return Ok(());
+                    }
+                    (answered, _) => answered,
+                }
             }
             Decision::Cancel => {
                 self.remote.call("session_cancel", json!({ "session": self.session })).await

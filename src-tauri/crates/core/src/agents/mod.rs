@@ -7,7 +7,7 @@ mod registry;
 
 pub(crate) use find::{Found, find};
 pub(crate) use install::{Installs, InstallsParts, import};
-pub(crate) use registry::{Read, platform, read};
+pub(crate) use registry::{Read, only, platform, read};
 
 use crate::wire::ClientOffers;
 use serde::Deserialize;

@@ -87,6 +87,24 @@ pub(crate) fn read(text: &str, platform: &str) -> Result<Read, String> {
     Ok(read)
 }
 
+/// The document with these of its agents alone.
+///
+/// # Errors
+/// It is no such document, or has no such agent.
+pub(crate) fn only(text: &str, ids: &[String]) -> Result<String, String> {
+    let mut document: serde_json::Value = serde_json::from_str(text)
+        .map_err(|error| format!("this is no list of agents in the registry's format: {error}"))?;
+    let Some(agents) = document.get_mut("agents").and_then(serde_json::Value::as_array_mut) else {
+        return Err("this is no list of agents in the registry's format".to_owned());
+    };
+    let has = |id: &String| agents.iter().any(|agent| agent["id"] == id.as_str());
+    if let Some(missing) = ids.iter().find(|id| !has(id)) {
+        return Err(format!("ids: there is no agent `{missing}` in the list"));
+    }
+    agents.retain(|agent| agent["id"].as_str().is_some_and(|id| ids.iter().any(|one| one == id)));
+    Ok(document.to_string())
+}
+
 /// The platform that this program was built for.
 pub(crate) fn platform() -> String {
     let system = if cfg!(target_os = "macos") { "darwin" } else { std::env::consts::OS };
@@ -228,6 +246,19 @@ mod tests {
         );
         let unusable: Vec<_> = read.unusable.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(unusable, ["elsewhere", "../up", "option", "path", "git", "loose", "entry 11"]);
+    }
+
+    #[test]
+    fn some_of_the_agents_can_be_chosen() {
+        let text = r#"{"version": "1", "agents": [
+            {"id": "a", "name": "A", "version": "1.0.0", "distribution": {"npx": {"package": "a"}}, "new": 1},
+            {"id": "b", "name": "B", "version": "1.0.0", "distribution": {"npx": {"package": "b"}}}]}"#;
+        let chosen = only(text, &["a".to_owned()]).unwrap();
+        let chosen: serde_json::Value = serde_json::from_str(&chosen).unwrap();
+        assert_eq!(chosen["agents"].as_array().unwrap().len(), 1);
+        assert!(chosen["agents"][0]["new"] == 1 && chosen["version"] == "1", "{chosen}");
+        assert!(only(text, &["c".to_owned()]).unwrap_err().contains("`c`"));
+        assert!(only("[]", &[]).unwrap_err().contains("registry's format"));
     }
 
     #[test]

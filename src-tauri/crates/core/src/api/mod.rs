@@ -117,6 +117,8 @@ commands! {
     session_history(SessionHistory) -> History;
     /// Answers a permission request with one of the options that were offered.
     session_permit(SessionPermit) -> Done;
+    /// Answers a question of the agent: a form's values, or that its page is opened; or declines.
+    session_answer(SessionAnswer) -> Done;
     /// Chooses the agent's mode, model or another option, as its `settings` offer them.
     session_set(SessionSet) -> SessionView;
     /// Opens a stopped session ahead of its next prompt; answers before it is open.

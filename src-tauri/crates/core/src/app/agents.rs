@@ -52,35 +52,57 @@ impl App {
         self.known_agent(&input.id).await.map(|(known, found)| self.known_view(&known, found))
     }
 
-    /// Takes in a list of agents in the format of the public ACP registry, in the place of
-    /// the one that was taken in before. Installs nothing.
+    /// Takes in a list of agents in the format of the public ACP registry, or those of it that
+    /// are named, in the place of what was taken in before. Installs nothing.
     ///
     /// # Errors
-    /// It cannot be read, or is no such list.
+    /// It cannot be fetched or read, is no such list, or has no such agent.
     pub async fn agents_import(&self, input: AgentsImport) -> Result<AgentsImported> {
         self.still_open()?;
+        let AgentsImport { text, path, url, ids, preview } = input;
+        let source = match (text, path, url) {
+            (Some(text), None, None) => Source::Text(text),
+            (None, Some(path), None) => Source::File(path),
+            (None, None, Some(url)) => {
+                let gantry = &self.programs().gantry;
+                Source::Text(self.installs().fetch(gantry, &url).await?)
+            }
+            _ => return Err(Error::invalid("give one of `text`, `path` and `url`")),
+        };
         let home = self.installs().home().to_owned();
-        let import = self.scope().spawn_blocking("import agents", move || {
-            let text = match (input.text, input.path) {
-                (Some(text), None) => text,
-                (None, Some(path)) => read_registry(Path::new(&path))?,
-                _ => return Err(Error::invalid("give either `text` or `path`")),
+        let import = self.scope().spawn_blocking("import agents", move || -> Result<_> {
+            let mut text = match source {
+                Source::Text(text) => text,
+                Source::File(path) => read_registry(Path::new(&path))?,
             };
+            if let Some(ids) = &ids {
+                text = agents::only(&text, ids).map_err(Error::invalid)?;
+            }
             let read = agents::read(&text, &agents::platform()).map_err(Error::invalid)?;
-            agents::import(&home, &text)
-                .map_err(|error| Error::failed(format!("{}: {error}", home.display())))?;
-            Ok(read)
+            if !preview {
+                agents::import(&home, &text)
+                    .map_err(|error| Error::failed(format!("{}: {error}", home.display())))?;
+            }
+            Ok((read, text))
         });
-        let read = import.join().await.ok_or_else(Error::shutting_down)??;
-        self.events().publish(Happening::AgentsChanged {});
+        let (read, text) = import.join().await.ok_or_else(Error::shutting_down)??;
+        if !preview {
+            self.events().publish(Happening::AgentsChanged {});
+        }
         let known = |known: &Known| agents::by_id(&known.id).is_some();
         let mut skipped: Vec<AgentNotTaken> =
             read.unusable.into_iter().map(|(id, why)| AgentNotTaken { id, why }).collect();
         skipped.extend(read.agents.iter().filter(|agent| known(agent)).map(|agent| {
             AgentNotTaken { id: agent.id.clone(), why: "Gantry's own entry is kept".into() }
         }));
-        let taken = read.agents.into_iter().filter(|agent| !known(agent));
-        Ok(AgentsImported { ids: taken.map(|agent| agent.id).collect(), skipped })
+        let taken: Vec<ImportableAgent> =
+            read.agents.into_iter().filter(|agent| !known(agent)).map(importable).collect();
+        Ok(AgentsImported {
+            ids: taken.iter().map(|agent| agent.id.clone()).collect(),
+            agents: taken,
+            skipped,
+            text: preview.then_some(text),
+        })
     }
 
     /// What the last installation of a known agent said.
@@ -339,9 +361,26 @@ fn view(id: &str, config: &AgentConfig) -> AgentView {
     }
 }
 
+/// Where a registry's list comes from.
+enum Source {
+    Text(String),
+    File(String),
+}
+
+/// An agent of a registry's list, before it is taken in.
+fn importable(known: Known) -> ImportableAgent {
+    let from = known.package.as_ref().map_or_else(
+        || known.how_to_install.clone(),
+        |package| format!("{}: {} {}", package.registry.name(), package.name, package.version),
+    );
+    let Known { id, name, about, homepage, program, args, .. } = known;
+    let command = std::iter::once(program).chain(args).collect();
+    ImportableAgent { id, name, about, homepage, from, command }
+}
+
 fn read_registry(path: &Path) -> Result<String> {
     /// A registry of hundreds of agents has a few hundred KiB.
-    const LONGEST: u64 = 16 << 20;
+    const LONGEST: u64 = 8 << 20;
     let failed = |why: String| Error::invalid(format!("path: {}: {why}", path.display()));
     // A device has no end, and its length says nothing; to open a pipe may take for ever.
     let about = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;

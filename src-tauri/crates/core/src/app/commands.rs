@@ -257,6 +257,15 @@ impl App {
         self.sessions().history(input).await
     }
 
+    /// Answers a question of the agent.
+    ///
+    /// # Errors
+    /// Not found; a value that the question does not allow.
+    pub async fn session_answer(&self, input: SessionAnswer) -> Result<Done> {
+        self.sessions().answer(input)?;
+        Ok(Done::OK)
+    }
+
     /// Answers a permission request.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ impl Shared {
         for spec in &saved {
             if before.iter().find(|old| old.name == spec.name) != Some(spec) {
                 let server = views::saved(registry, spec);
-                self.parts.events.publish(Happening::ServerChanged { server });
+                self.parts.events.publish(Happening::ServerChanged { server: Box::new(server) });
             }
         }
         let inline = registry.slots.values().filter(|slot| slot.place.is_inline());
@@ -80,7 +80,9 @@ impl Shared {
                 before.iter().any(|old| old.name == name) && registry.saved_spec(&name).is_none();
             if is_gone {
                 for server in views::named(registry, &name) {
-                    self.parts.events.publish(Happening::ServerChanged { server });
+                    self.parts
+                        .events
+                        .publish(Happening::ServerChanged { server: Box::new(server) });
                 }
             }
         }

@@ -339,7 +339,7 @@ impl Shared {
         let registry = self.registry();
         // Announced under the lock, so that the last announcement is the newest view.
         if let Some(view) = registry.slots.get(&id).and_then(|slot| views::of(&registry, slot)) {
-            self.parts.events.publish(Happening::ServerChanged { server: view });
+            self.parts.events.publish(Happening::ServerChanged { server: Box::new(view) });
         }
     }
 
@@ -355,7 +355,7 @@ impl Shared {
             let name = slot.name;
             self.parts.events.publish(Happening::ServerRemoved { name: name.clone() });
             for server in views::named(&registry, &name) {
-                self.parts.events.publish(Happening::ServerChanged { server });
+                self.parts.events.publish(Happening::ServerChanged { server: Box::new(server) });
             }
         }
         true
@@ -478,7 +478,7 @@ impl Shared {
     /// [`Shared::publish`] for one who holds the lock.
     pub fn announce(&self, registry: &Registry, id: SlotId) {
         if let Some(view) = registry.slots.get(&id).and_then(|slot| views::of(registry, slot)) {
-            self.parts.events.publish(Happening::ServerChanged { server: view });
+            self.parts.events.publish(Happening::ServerChanged { server: Box::new(view) });
         }
     }
 }

@@ -60,6 +60,10 @@ pub(crate) trait Conversation: Send + Sync {
     fn permission(&self, ask: PermissionAsk);
     /// The agent wants us to do something that is offered.
     fn call(self: Arc<Self>, call: ClientCall);
+    /// What a page was opened for is done (`elicitation/complete`); it may be of another session.
+    fn question_completed(&self, elicitation: &str);
+    /// A request of ours that the agent may ask about is over.
+    fn request_answered(&self, request: &Value);
     /// The agent took a request back; it may be of another session.
     fn withdrawn(&self, request: &Value);
     /// Another session joined the engine, or left it.
@@ -118,6 +122,21 @@ impl Drop for TakeBack {
         if let Some(request) = self.0.take() {
             request.take_back();
         }
+    }
+}
+
+/// A request of ours that the agent may ask the user about before it answers: a sign-in, the
+/// opening of a session.
+struct OwnRequest {
+    engine: Engine,
+    id: Value,
+    conversation: Arc<dyn Conversation>,
+}
+
+impl Drop for OwnRequest {
+    fn drop(&mut self) {
+        self.engine.routes().drop_request(&self.id);
+        self.conversation.request_answered(&self.id);
     }
 }
 
@@ -248,6 +267,7 @@ impl Engine {
         let method = opening.method();
         let (sender, receiver) = oneshot::channel();
         let engine = self.clone();
+        let asker = conversation.clone();
         let written = process.peer.open_session(
             opening,
             &self.inner.key.project,
@@ -256,6 +276,7 @@ impl Engine {
             move |answer| engine.session_opened(method, known, answer, conversation, sender),
         )?;
         let mut unanswered = TakeBack(Some(written.request()));
+        let _own = self.own_request(&written.request(), asker);
         let opened = async {
             written.wait().await?;
             on_sent();
@@ -269,6 +290,35 @@ impl Engine {
                 why: format!("it did not come within {} s", OPEN_LIMIT.as_secs()),
             })
         })
+    }
+
+    /// Until it is dropped, what the agent asks for this request is asked in `conversation`.
+    fn own_request(
+        &self,
+        request: &SentRequest,
+        conversation: Arc<dyn Conversation>,
+    ) -> OwnRequest {
+        let id = request.id();
+        self.routes().add_request(id.clone(), conversation.clone());
+        OwnRequest { engine: self.clone(), id, conversation }
+    }
+
+    /// `authenticate`; see [`Peer::authenticate`]. What the agent asks for it is asked in
+    /// `conversation`.
+    ///
+    /// # Errors
+    /// The agent's; [`PeerError::Lost`] when it ended.
+    pub(crate) async fn authenticate(
+        &self,
+        method: &str,
+        conversation: Arc<dyn Conversation>,
+    ) -> std::result::Result<(), PeerError> {
+        let mut own = None;
+        let peer = &self.process()?.peer;
+        let sent = |sent: &SentRequest| own = Some(self.own_request(sent, conversation));
+        let answered = peer.authenticate(method, sent).await;
+        drop(own);
+        answered
     }
 
     fn session_opened(

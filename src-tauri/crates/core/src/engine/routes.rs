@@ -3,6 +3,7 @@
 
 use super::Conversation;
 use gantry_acp::{RawUpdate, is_part_of_conversation};
+use serde_json::Value;
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -16,6 +17,8 @@ const MOST_EARLY: usize = 256;
 pub(super) struct Routes {
     routes: HashMap<String, Route>,
     early: VecDeque<(String, RawUpdate)>,
+    /// Requests of ours that wait for their answers, by their JSON-RPC ids.
+    requests: Vec<(Value, Arc<dyn Conversation>)>,
 }
 
 struct Route {
@@ -75,9 +78,29 @@ impl Routes {
         (!updates.is_empty()).then(|| (route.conversation.clone(), updates))
     }
 
-    /// Everybody.
+    /// Everybody; one that is being opened again may be there twice.
     pub(super) fn all(&self) -> Vec<Arc<dyn Conversation>> {
-        self.routes.values().map(|route| route.conversation.clone()).collect()
+        let opening = self.requests.iter().map(|(_, conversation)| conversation);
+        self.routes.values().map(|route| &route.conversation).chain(opening).cloned().collect()
+    }
+
+    pub(super) fn add_request(&mut self, id: Value, conversation: Arc<dyn Conversation>) {
+        self.requests.push((id, conversation));
+    }
+
+    pub(super) fn drop_request(&mut self, id: &Value) {
+        self.requests.retain(|(known, _)| known != id);
+    }
+
+    /// Who is asked about a request of ours: whoever sent it. A prompt's belongs to its
+    /// session, which is not told; where there is but one, it is that.
+    pub(super) fn of_request(&self, id: &Value) -> Option<Arc<dyn Conversation>> {
+        let known = self.requests.iter().find(|(known, _)| known == id);
+        let mut routes = self.routes.values();
+        known.map(|(_, conversation)| conversation.clone()).or_else(|| {
+            let only = routes.next()?;
+            routes.next().is_none().then(|| only.conversation.clone())
+        })
     }
 
     /// Who is asked.
@@ -95,7 +118,7 @@ fn is_history(update: &RawUpdate) -> bool {
 mod tests {
     use super::*;
     use gantry_acp::{ClientCall, PermissionAsk};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     struct Nobody;
     impl Conversation for Nobody {
@@ -104,6 +127,8 @@ mod tests {
         fn permission(&self, _ask: PermissionAsk) {}
         fn call(self: Arc<Self>, _call: ClientCall) {}
         fn withdrawn(&self, _request: &Value) {}
+        fn question_completed(&self, _elicitation: &str) {}
+        fn request_answered(&self, _request: &Value) {}
         fn engine_gone(&self, _engine: u64, _why: &str) {}
         fn neighbours_changed(&self) {}
     }
@@ -122,6 +147,19 @@ mod tests {
         assert_eq!((early.len(), early[0].get()), (1, commands.get()));
         assert_eq!(routes.early.len(), 1);
         assert!(routes.conversation("a").is_some() && routes.conversation("b").is_none());
+    }
+
+    #[test]
+    fn whoever_sent_a_request_is_asked_about_it_and_otherwise_the_only_session() {
+        let mut routes = Routes::default();
+        assert!(routes.of_request(&json!(1)).is_none());
+        routes.add_request(json!(1), Arc::new(Nobody));
+        assert!(routes.of_request(&json!(1)).is_some() && routes.of_request(&json!(2)).is_none());
+        routes.drop_request(&json!(1));
+        let _ = routes.add("a", Arc::new(Nobody), false);
+        assert!(routes.of_request(&json!(1)).is_some());
+        let _ = routes.add("b", Arc::new(Nobody), false);
+        assert!(routes.of_request(&json!(1)).is_none());
     }
 
     #[test]

@@ -220,9 +220,16 @@ fn hand_on(engine: &Engine, message: FromAgent) {
         }
         FromAgent::Call(call) => {
             let session = call.session.as_deref().unwrap_or_default();
-            let conversation = engine.routes().conversation(session);
+            let conversation = match call.params.get("requestId") {
+                Some(request) if call.session.is_none() => engine.routes().of_request(request),
+                _ => engine.routes().conversation(session),
+            };
             match conversation {
                 Some(conversation) => conversation.call(call),
+                None if call.session.is_none() => {
+                    let why = "neither `sessionId` nor `requestId` names a session of ours";
+                    call.answer(Err(gantry_acp::CallError::invalid(why)));
+                }
                 None => {
                     let why = format!("`sessionId`: there is no session `{session}`");
                     call.answer(Err(gantry_acp::CallError::invalid(why)));
@@ -234,6 +241,13 @@ fn hand_on(engine: &Engine, message: FromAgent) {
             conversations.iter().for_each(|conversation| conversation.withdrawn(&request));
         }
         FromAgent::Answer(answer) => answer.deliver(),
+        FromAgent::Notification { method, params } if method == "elicitation/complete" => {
+            let Some(id) = params.get("elicitationId").and_then(serde_json::Value::as_str) else {
+                return;
+            };
+            let conversations = engine.routes().all();
+            conversations.iter().for_each(|conversation| conversation.question_completed(id));
+        }
         FromAgent::Notification { method, .. } => {
             tracing::debug!(method, "a notification of the agent was ignored");
         }

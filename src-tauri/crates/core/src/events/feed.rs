@@ -169,8 +169,14 @@ fn size(what: &Happening) -> usize {
         Happening::Update { update, .. } => BASE + update.get().len(),
         Happening::TurnStarted { prompt, .. } => BASE + prompt.iter().map(weight).sum::<usize>(),
         Happening::PermissionRequested { permission, .. } => BASE + weight(&permission.tool_call),
+        Happening::QuestionAsked { question, .. } => BASE + question_weight(question),
+        Happening::QuestionAnswered { question, .. } => BASE + question_weight(&question.asked),
         _ => BASE,
     }
+}
+
+fn question_weight(question: &crate::wire::QuestionView) -> usize {
+    question.message.len() + question.schema.as_ref().map_or(0, weight)
 }
 
 fn weight(value: &serde_json::Value) -> usize {
@@ -282,6 +288,26 @@ mod tests {
         let feed = events.feed("s");
         let ring = feed.ring.lock().unwrap();
         assert!(ring.bytes <= MOST_BYTES && ring.events.len() < 33);
+    }
+
+    /// What lives, not what the process takes: the allocator keeps some of what it was given back.
+    #[tokio::test]
+    async fn a_hundred_thousand_updates_leave_no_more_alive_than_ten_thousand() {
+        let events = Events::new();
+        let (_, mut reader) = events.subscribe();
+        let mut seen = Vec::new();
+        let mut alive = Vec::new();
+        for round in 0..100 {
+            let batch = (0..1_000).map(|n| update(&format!("{round} {n}")));
+            events.publish_all(batch);
+            while let Ok(event) = reader.try_recv() {
+                seen.push(Arc::downgrade(&event));
+            }
+            alive.push(seen.iter().filter(|event| event.strong_count() > 0).count());
+        }
+        assert_eq!(seen.len(), 100_000);
+        assert_eq!((alive[9], alive[99]), (MOST_EVENTS, MOST_EVENTS), "{alive:?}");
+        assert!(alive[10..].iter().all(|alive| *alive == MOST_EVENTS), "{alive:?}");
     }
 
     #[tokio::test]

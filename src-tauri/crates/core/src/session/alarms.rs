@@ -16,7 +16,8 @@ impl Cell {
         let quiet_at =
             (works && inner.quiet_since.is_none()).then(|| inner.heard + self.deps.quiet_after);
         let asks = inner.asks.values().filter_map(|open| open.due);
-        inner.force_at.into_iter().chain(quiet_at).chain(asks).min()
+        let questions = inner.questions.values().filter_map(|open| open.due);
+        inner.force_at.into_iter().chain(quiet_at).chain(asks).chain(questions).min()
     }
 
     /// Looks what is due.
@@ -27,6 +28,7 @@ impl Cell {
             return self.overdue();
         }
         self.refuse_unanswered(now);
+        self.leave_unanswered(now);
         let mut inner = self.lock();
         let works = matches!(&inner.state.phase, Phase::Prompting { asks, .. } if asks.is_empty());
         if works && inner.quiet_since.is_none() && inner.heard + self.deps.quiet_after <= now {
@@ -60,6 +62,7 @@ impl Cell {
             && inner.state.phase != Phase::Opening
             && inner.queue.is_empty()
             && inner.asks.is_empty()
+            && inner.questions.is_empty()
             && inner.stopping.is_none();
         rests.then(|| inner.heard.elapsed())
     }

@@ -8,6 +8,7 @@ use super::{
     conversation::OpenAsk,
     notes::Note,
     offered::Offered,
+    questions::Questions,
     records::Kept,
     state::{Effect, Event, Outcome, State},
 };
@@ -133,6 +134,8 @@ pub(super) struct Inner {
     pub(super) asks: BTreeMap<u64, OpenAsk>,
     /// How long one of them may be without an answer; as the last prompt said.
     pub(super) permission_timeout: Option<Duration>,
+    pub(super) questions: Questions,
+    /// Permission requests and questions so far.
     pub(super) asked: u64,
     pub(super) kinds: HashMap<String, String>,
     pub(super) offered: Offered,
@@ -212,6 +215,7 @@ impl Cell {
                 readiness: Vec::new(),
                 commands: Vec::new(),
                 asks: BTreeMap::new(),
+                questions: Questions::default(),
                 permission_timeout: None,
                 asked: 0,
                 kinds: HashMap::new(),
@@ -280,7 +284,7 @@ impl Cell {
         } else {
             told.clone_from(&session.settings);
         }
-        self.deps.events.publish(Happening::SessionChanged { session });
+        self.deps.events.publish(Happening::SessionChanged { session: Box::new(session) });
         self.changed.send_modify(|n| *n += 1);
     }
 
@@ -306,7 +310,10 @@ impl Cell {
         let mut turn_ends = false;
         for effect in effects {
             match effect {
-                Effect::CancelAsks => self.cancel_asks(inner, why),
+                Effect::CancelAsks => {
+                    self.cancel_asks(inner, why);
+                    self.cancel_questions(inner, why);
+                }
                 Effect::SendCancel => {
                     if let (Some(engine), Some(open)) = (&inner.engine, &inner.open) {
                         engine.cancel(&open.acp_id);

@@ -6,6 +6,7 @@ use super::{
     client,
     lines::Lines,
     permission::{allowed_by, is_offered, rejected_by},
+    questions::QUESTION,
     state::{CANCELLED, Event},
 };
 use crate::{Error, Result, engine::Conversation, events::now, wire::*};
@@ -48,7 +49,7 @@ impl Cell {
     }
 
     /// Everybody is told, also when the state stays what it is.
-    fn apply_or_announce(&self, inner: &mut Inner, event: Event) {
+    pub(super) fn apply_or_announce(&self, inner: &mut Inner, event: Event) {
         let before = inner.state.clone();
         self.apply(inner, event);
         if inner.state == before {
@@ -192,9 +193,10 @@ impl Conversation for Cell {
         // A time that no clock can tell never comes.
         let due = inner.permission_timeout.and_then(|span| Instant::now().checked_add(span));
         inner.asks.insert(number, OpenAsk { view: view.clone(), due, ask });
-        self.deps
-            .events
-            .publish(Happening::PermissionRequested { session: self.id.clone(), permission: view });
+        self.deps.events.publish(Happening::PermissionRequested {
+            session: self.id.clone(),
+            permission: Box::new(view),
+        });
         // It may be asked outside of a turn.
         self.apply_or_announce(&mut inner, Event::Asked(request));
         // The actor has another alarm.
@@ -202,11 +204,23 @@ impl Conversation for Cell {
     }
 
     fn call(self: Arc<Self>, call: ClientCall) {
+        if call.method == QUESTION {
+            return self.question(call);
+        }
         client::serve(self, call);
+    }
+
+    fn question_completed(&self, elicitation: &str) {
+        self.page_done(elicitation);
+    }
+
+    fn request_answered(&self, request: &Value) {
+        self.drop_questions_of(request);
     }
 
     fn withdrawn(&self, request: &Value) {
         self.client.withdraw(request);
+        self.withdraw_question(request);
         let mut inner = self.lock();
         let number = inner.asks.iter().find(|(_, open)| open.ask.request == *request);
         let Some(number) = number.map(|(number, _)| *number) else { return };
@@ -232,6 +246,8 @@ impl Conversation for Cell {
         inner.lost_engine = true;
         self.client.terminals.close();
         self.chore(&mut inner, Chore::EndTerminals);
+        // What it asked outside of any session, too.
+        self.cancel_questions(&mut inner, "the agent ended");
         self.apply(&mut inner, Event::EngineGone(why.to_owned()));
     }
 }

@@ -12,7 +12,8 @@ const TEXT_KINDS: [&str; 3] = ["agent_message_chunk", "agent_thought_chunk", "us
 /// A stored turn with what was stored of it, for the wire.
 pub(super) fn turn_view(row: TurnRow, lines: Vec<UpdateRow>) -> TurnView {
     let mut updates = Vec::with_capacity(lines.len());
-    let (mut opening, mut permissions, mut usage) = (None, Vec::new(), None);
+    let (mut opening, mut permissions, mut questions) = (None, Vec::new(), Vec::new());
+    let mut usage = None;
     let mut terminals: Vec<TerminalView> = Vec::new();
     let mut tools: BTreeMap<String, ToolTimes> = BTreeMap::new();
     for line in lines {
@@ -21,6 +22,7 @@ pub(super) fn turn_view(row: TurnRow, lines: Vec<UpdateRow>) -> TurnView {
             match serde_json::from_value(value) {
                 Ok(Note::Opening(note)) => opening = Some(note),
                 Ok(Note::Permission(note)) => permissions.push(note),
+                Ok(Note::Question(note)) => questions.push(note),
                 Ok(Note::Terminal(note)) => terminals.push(note),
                 Ok(Note::Usage { usage: note }) => usage = Some(note),
                 // Of a newer version.
@@ -36,6 +38,7 @@ pub(super) fn turn_view(row: TurnRow, lines: Vec<UpdateRow>) -> TurnView {
     TurnView {
         opening,
         permissions,
+        questions,
         tools,
         terminals,
         usage,

@@ -27,6 +27,7 @@ mod offered;
 mod opening;
 mod parts;
 mod permission;
+mod questions;
 mod queue;
 mod records;
 mod setting;
@@ -258,6 +259,14 @@ impl Sessions {
     /// Not found; an option that was not offered is invalid.
     pub async fn permit(&self, session: &str, request: &str, option: &str) -> Result<()> {
         self.cell(session)?.permit(request, option)
+    }
+
+    /// Answers another question of the agent.
+    ///
+    /// # Errors
+    /// Not found; a value that the question does not allow is invalid: the message names the field.
+    pub fn answer(&self, input: SessionAnswer) -> Result<()> {
+        self.cell(&input.session)?.answer(input)
     }
 
     /// Stops a session: cancels its turn, closes it in the engine, drops its

@@ -15,6 +15,8 @@ pub(super) enum Note {
     Opening(TurnOpening),
     /// A permission request that was answered.
     Permission(AnsweredPermission),
+    /// Another question that was answered.
+    Question(AnsweredQuestion),
     /// A command that ran for the agent, as it was at its end.
     Terminal(TerminalView),
     /// What the answer of the prompt says about tokens.

@@ -91,11 +91,8 @@ async fn authenticate(cell: &Arc<Cell>, method: &str) -> Result<Option<Authentic
     if found["type"] == "terminal" {
         return Ok(Some(in_terminal(cell, &engine, found)));
     }
-    let answered = match engine.peer() {
-        Ok(peer) => Deadline::after(PATIENCE).bound(peer.authenticate(method)).await,
-        Err(error) => Ok(Err(error)),
-    };
-    match answered {
+    let answered = engine.authenticate(method, cell.clone());
+    match Deadline::after(PATIENCE).bound(answered).await {
         Ok(Ok(())) => {
             if let Some(sign_in) = &mut cell.lock().sign_in {
                 sign_in.wanted = false;

@@ -69,6 +69,7 @@ impl Inner {
             servers: deps.bridge.with_receipts(&self.kept.id, self.readiness.clone()),
             turn: self.state.running().map(str::to_owned),
             permissions: self.asks.values().map(|open| open.view.clone()).collect(),
+            questions: self.questions.values().map(|open| open.view.clone()).collect(),
             commands: self.commands.clone(),
             settings: Some(self.offered.view()),
             queue: self.queued(),

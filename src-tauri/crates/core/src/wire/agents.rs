@@ -18,17 +18,21 @@ pub struct ClientOffers {
     /// Runs commands and shows their output (`terminal/*`).
     #[ts(as = "Option<bool>", optional)]
     pub terminals: bool,
+    /// Shows the user its questions: forms and pages (`elicitation/create`).
+    #[ts(as = "Option<bool>", optional)]
+    pub questions: bool,
 }
 
 impl ClientOffers {
     /// Everything.
-    pub const ALL: Self = Self { read_files: true, write_files: true, terminals: true };
+    pub const ALL: Self =
+        Self { read_files: true, write_files: true, terminals: true, questions: true };
 }
 
 impl From<ClientOffers> for gantry_acp::Offers {
     fn from(offers: ClientOffers) -> Self {
-        let ClientOffers { read_files, write_files, terminals } = offers;
-        Self { read_files, write_files, terminals, questions: false }
+        let ClientOffers { read_files, write_files, terminals, questions } = offers;
+        Self { read_files, write_files, terminals, questions }
     }
 }
 
@@ -145,8 +149,8 @@ pub struct AgentId {
     pub id: String,
 }
 
-/// Input of `agents_import`: one of both.
-#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+/// Input of `agents_import`: one of `text`, `path` and `url`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, TS)]
 pub struct AgentsImport {
     /// A document in the format of the public ACP registry.
     #[serde(default)]
@@ -156,15 +160,52 @@ pub struct AgentsImport {
     #[serde(default)]
     #[ts(optional)]
     pub path: Option<String>,
+    /// The address of one: `https`, or `http` of this machine.
+    #[serde(default)]
+    #[ts(optional)]
+    pub url: Option<String>,
+    /// Only these of its agents; all when absent.
+    #[serde(default)]
+    #[ts(optional)]
+    pub ids: Option<Vec<String>>,
+    /// Only look: nothing is taken in.
+    #[serde(default)]
+    #[ts(as = "Option<bool>", optional)]
+    pub preview: bool,
 }
 
 /// Answer of `agents_import`.
 #[derive(Clone, Debug, Serialize, Deserialize, TS)]
 pub struct AgentsImported {
-    /// Agents that are in the list now.
+    /// Agents that are in the list now, or would be.
     pub ids: Vec<String>,
+    /// What they are.
+    #[serde(default)]
+    #[ts(as = "Option<Vec<ImportableAgent>>", optional)]
+    pub agents: Vec<ImportableAgent>,
+    /// Of a preview: the document, so that what was looked at is what is taken in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub text: Option<String>,
     /// Those that are not.
     pub skipped: Vec<AgentNotTaken>,
+}
+
+/// An agent of a registry's list.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ImportableAgent {
+    /// Unique.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// In a line, what it is.
+    pub about: String,
+    /// Where to read more; may be empty.
+    pub homepage: String,
+    /// What is installed, with its version: `npm: package 1.0.0`; what to do by hand otherwise.
+    pub from: String,
+    /// The command line that starts it.
+    pub command: Vec<String>,
 }
 
 /// An agent that was not taken in.

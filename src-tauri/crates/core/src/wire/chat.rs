@@ -88,7 +88,8 @@ pub struct ChatAgentServer {
     pub args: Option<Vec<String>>,
     /// Added to its environment; `{MODEL_PROVIDER_…}` placeholders are filled in.
     pub env: Option<BTreeMap<String, String>>,
-    /// What Gantry does for it; as it is known or saved when absent, nothing for a program.
+    /// What Gantry does for it; as it is known or saved when absent (but for questions, which a
+    /// caller has to be able to answer: `session_answer`), nothing for a program.
     pub offers: Option<ClientOffers>,
 }
 

@@ -1,6 +1,9 @@
 //! Events: what changed, in order. No event is the only copy of a fact.
 
-use super::{LastExit, PermissionView, RawUpdate, ServerView, SessionView, Settings, TerminalView};
+use super::{
+    AnsweredQuestion, LastExit, PermissionView, QuestionView, RawUpdate, ServerView, SessionView,
+    Settings, TerminalView,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
@@ -17,14 +20,15 @@ pub struct Event {
     pub what: Happening,
 }
 
-/// What happened.
+/// What happened. Nearly all of them are updates, thousands are kept, and each takes the place
+/// of the largest: what is larger than an update stands in a box.
 #[derive(Clone, Debug, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Happening {
     /// A server is new or changed.
     ServerChanged {
         /// As it is now.
-        server: ServerView,
+        server: Box<ServerView>,
     },
     /// A server is gone from the list.
     ServerRemoved {
@@ -34,7 +38,7 @@ pub enum Happening {
     /// A session is new or changed.
     SessionChanged {
         /// As it is now.
-        session: SessionView,
+        session: Box<SessionView>,
     },
     /// A session was deleted.
     SessionRemoved {
@@ -71,14 +75,14 @@ pub enum Happening {
         /// The turn that it was started in, if one ran.
         turn: Option<String>,
         /// As it is now.
-        terminal: TerminalView,
+        terminal: Box<TerminalView>,
     },
     /// The agent asks for permission.
     PermissionRequested {
         /// Its session.
         session: String,
         /// The request.
-        permission: PermissionView,
+        permission: Box<PermissionView>,
     },
     /// A permission request was answered.
     PermissionResolved {
@@ -90,6 +94,27 @@ pub enum Happening {
         outcome: String,
         /// Why, when it was not the user who answered.
         reason: Option<String>,
+    },
+    /// The agent asks the user something else; see `session_answer`.
+    QuestionAsked {
+        /// Its session.
+        session: String,
+        /// The question.
+        question: Box<QuestionView>,
+    },
+    /// Such a question was answered.
+    QuestionAnswered {
+        /// Its session.
+        session: String,
+        /// The question and its answer.
+        question: Box<AnsweredQuestion>,
+    },
+    /// What the user was sent to a page for is done: the agent says so.
+    QuestionCompleted {
+        /// Its session.
+        session: String,
+        /// The question.
+        request: String,
     },
     /// A turn is over.
     TurnEnded {
@@ -140,4 +165,15 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub last_exit: Option<LastExit>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_small() {
+        let size = size_of::<Event>();
+        assert!(size <= 144, "{size} bytes each; put what is large into a box");
+    }
 }

@@ -1,8 +1,8 @@
 //! Sessions and turns on the wire.
 
 use super::{
-    AnsweredPermission, PromptCapabilities, QueuedPrompt, ServerConfig, ServerReadiness,
-    SessionSettings, SignIn, TerminalView, ToolTimes, TurnOpening,
+    AnsweredPermission, AnsweredQuestion, PromptCapabilities, QuestionView, QueuedPrompt,
+    ServerConfig, ServerReadiness, SessionSettings, SignIn, TerminalView, ToolTimes, TurnOpening,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -91,6 +91,10 @@ pub struct SessionView {
     pub turn: Option<String>,
     /// Permission requests that wait for an answer.
     pub permissions: Vec<PermissionView>,
+    /// Other questions of the agent that wait for the user; see `session_answer`.
+    #[serde(default)]
+    #[ts(as = "Option<Vec<QuestionView>>", optional)]
+    pub questions: Vec<QuestionView>,
     /// The agent's slash commands (`AvailableCommand` of ACP).
     pub commands: Vec<Value>,
     /// Mode, model and other options, as the agent offers them. Lists of models are long: in
@@ -347,6 +351,10 @@ pub struct TurnView {
     #[serde(default)]
     #[ts(as = "Option<Vec<AnsweredPermission>>", optional)]
     pub permissions: Vec<AnsweredPermission>,
+    /// Other questions of the agent that were answered in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[ts(as = "Option<Vec<AnsweredQuestion>>", optional)]
+    pub questions: Vec<AnsweredQuestion>,
     /// When its tool calls ran, by `toolCallId`.
     #[serde(default)]
     #[ts(as = "Option<BTreeMap<String, ToolTimes>>", optional)]

@@ -3,7 +3,8 @@
 What it does in a turn is the last text of the prompt. Each message it gets is
 appended to LOG as a line of JSON: {"at": monotonic, "pid": …, "got": message}.
 AGENT_CAN holds what it offers: a comma list of http, load, resume, close, delete,
-image, embed; settings (modes, models, options); auth (wants a sign-in).
+image, embed; settings (modes, models, options); auth (wants a sign-in); question (asks the
+user for it).
 """
 
 import json
@@ -84,6 +85,24 @@ def ask(session, request, kind=None, call="call-1"):
     send(id=next_ask, method="session/request_permission", params=params)
 
 
+FORM = {"type": "object", "required": ["name"], "properties": {
+    "name": {"type": "string", "minLength": 2}, "api_key": {"type": "string"}}}
+
+
+def question(session, request, rest, scope=None):
+    global next_ask
+    next_ask += 1
+    asked[next_ask] = (session, request)
+    params = {"message": "Which?", **(scope or {"sessionId": session})}
+    if rest == "url":
+        params |= {"mode": "url", "elicitationId": "page-1", "url": "https://example.com/sign-in"}
+    elif rest == "odd":
+        params |= {"mode": "_browser", "target": "x"}
+    else:
+        params |= {"mode": "form", "requestedSchema": FORM, "toolCallId": "t1"}
+    send(id=next_ask, method="elicitation/create", params=params)
+
+
 def prompt(request, params):
     session = params["sessionId"]
     text = params["prompt"][-1]["text"]
@@ -103,6 +122,14 @@ def prompt(request, params):
         end(session, request, "max_tokens")
     elif word == "ask":
         ask(session, request, rest or None)
+    elif word == "question":
+        question(session, request, rest)
+    elif word == "takeback":
+        question(session, request, rest)
+        send(method="$/cancel_request", params={"requestId": next_ask})
+    elif word == "complete":
+        question(session, request, "url")
+        send(method="elicitation/complete", params={"elicitationId": "page-1"})
     elif word == "asklater":
         update(session, sessionUpdate="tool_call", toolCallId="seen", title="Look", kind="read")
         ask(session, request, None, "seen")
@@ -151,6 +178,8 @@ def cancel(session):
         end(session, request)
     elif word == "askafter":
         ask(session, request)
+    elif word == "questionafter":
+        question(session, request, "form")
     elif word != "deaf":
         end(session, request, "cancelled")
 
@@ -206,8 +235,11 @@ def main():
                                                               "embeddedContext": "embed" in CAN},
                                        "mcpCapabilities": {"http": "http" in CAN}}})
         elif method == "authenticate":
-            signed_in = True
-            send(id=request, result={})
+            if "question" in CAN:
+                question(None, request, "form", {"requestId": request})
+            else:
+                signed_in = True
+                send(id=request, result={})
         elif method == "logout":
             signed_in = False
             send(id=request, result={})
@@ -230,6 +262,20 @@ def main():
             session, of = asked.pop(request)
             if "error" in message:
                 say(session, f"error {message['error']['code']}")
+                end(session, of)
+                continue
+            if "action" in message["result"]:
+                result = message["result"]
+                if session is None:
+                    signed_in = result["action"] == "accept"
+                    if signed_in:
+                        send(id=of, result={})
+                    else:
+                        send(id=of, error={"code": -32603, "message": "not signed in"})
+                    continue
+                say(session, f"{result['action']} {json.dumps(result.get('content'))}")
+                if result["action"] == "accept" and "content" not in result:
+                    send(method="elicitation/complete", params={"elicitationId": "page-1"})
                 end(session, of)
                 continue
             outcome = message["result"]["outcome"]

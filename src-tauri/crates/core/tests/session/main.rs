@@ -5,6 +5,7 @@
 mod crash;
 mod opening;
 mod permissions;
+mod questions;
 mod queue;
 mod restore;
 mod settings;

@@ -377,7 +377,25 @@ impl Reader {
     pub async fn asked(&mut self) -> PermissionView {
         loop {
             if let Happening::PermissionRequested { permission, .. } = self.next().await {
-                return permission;
+                return *permission;
+            }
+        }
+    }
+
+    /// The next other question.
+    pub async fn question(&mut self) -> QuestionView {
+        loop {
+            if let Happening::QuestionAsked { question, .. } = self.next().await {
+                return *question;
+            }
+        }
+    }
+
+    /// How the next such question was answered.
+    pub async fn answered(&mut self) -> AnsweredQuestion {
+        loop {
+            if let Happening::QuestionAnswered { question, .. } = self.next().await {
+                return *question;
             }
         }
     }

@@ -43,8 +43,10 @@ pub(super) fn resolve(
     if let Some(args) = wanted.args.as_ref().filter(|args| !args.is_empty()) {
         spec.args.clone_from(args);
     }
-    if let Some(offers) = wanted.offers {
-        spec.offers = offers;
+    match wanted.offers {
+        Some(offers) => spec.offers = offers,
+        // A back end that does not know of them answers none: the turn would wait for ever.
+        None => spec.offers.questions = false,
     }
     for (name, value) in wanted.env.iter().flatten() {
         match fill(value, provider) {
@@ -182,7 +184,7 @@ mod tests {
             ("my-agent", &["acp".to_owned()][..])
         );
         assert_eq!((spec.env["A"].as_str(), spec.env["B"].as_str()), ("1", "2"));
-        assert_eq!(spec.offers, ClientOffers::ALL);
+        assert_eq!(spec.offers, ClientOffers { questions: false, ..ClientOffers::ALL });
     }
 
     #[test]

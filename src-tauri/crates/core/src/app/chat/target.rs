@@ -150,6 +150,7 @@ mod tests {
             servers: vec![],
             turn: None,
             permissions: vec![],
+            questions: vec![],
             commands: vec![],
             settings: Some(SessionSettings::default()),
             queue: vec![],

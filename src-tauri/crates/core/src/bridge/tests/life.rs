@@ -302,7 +302,7 @@ async fn every_change_is_announced_and_the_last_is_the_truth() {
                 if states.last() != Some(&server.state) {
                     states.push(server.state);
                 }
-                views.push(server.clone());
+                views.push((**server).clone());
             }
             Happening::ServerRemoved { name } => removed.push(name.clone()),
             _ => {}

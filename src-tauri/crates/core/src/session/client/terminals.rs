@@ -377,6 +377,7 @@ impl Terminal {
     /// Tells whoever looks on.
     fn tell(&self, cell: &Cell, terminal: TerminalView) {
         let (session, turn) = (cell.id.clone(), self.turn.clone());
+        let terminal = Box::new(terminal);
         cell.deps.events.publish(Happening::TerminalChanged { session, turn, terminal });
     }
 }
