@@ -1504,6 +1504,19 @@ export type ServersTools = {
 tools: Array<JsonValue>, };
 
 /**
+ * Input of `servers_traffic`.
+ */
+export type ServersTraffic = { 
+/**
+ * The server's name.
+ */
+name: string, 
+/**
+ * At most this many messages, the newest (200 when absent).
+ */
+tail?: number, };
+
+/**
  * Input of `session_authenticate`.
  */
 export type SessionAuthenticate = { 
@@ -2052,7 +2065,7 @@ started_at: number,
 ended_at: number | null, };
 
 /**
- * Answer of `session_traffic`.
+ * Answer of `session_traffic` and `servers_traffic`.
  */
 export type Traffic = { 
 /**
@@ -2061,7 +2074,7 @@ export type Traffic = {
 messages: Array<TrafficMessage>, };
 
 /**
- * A message between Gantry and an agent.
+ * A message between Gantry and an agent, or a server.
  */
 export type TrafficMessage = { 
 /**
@@ -2069,7 +2082,7 @@ export type TrafficMessage = {
  */
 at: number, 
 /**
- * Whether the agent sent it.
+ * Whether it came from the agent; for a server: from its users' side, the bridge.
  */
 from_agent: boolean, 
 /**
@@ -2206,6 +2219,8 @@ export interface Commands {
   servers_call: { input: ServersCall; output: JsonValue };
   /** The last lines of a server's standard error. */
   servers_log: { input: ServersLog; output: LogLines };
+  /** What the bridge and a server said to each other, secrets masked. */
+  servers_traffic: { input: ServersTraffic; output: Traffic };
   /** MCP servers that another application, a file or a text names; nothing is saved. */
   servers_import: { input: ServersImport; output: ServersFound };
   /** Saves servers that were found, disabled. */

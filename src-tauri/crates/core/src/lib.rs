@@ -18,6 +18,7 @@ pub mod logging;
 pub mod programs;
 pub mod session;
 pub mod shutdown;
+mod traffic;
 pub mod wire;
 
 pub use error::{Error, ErrorCode, Result};

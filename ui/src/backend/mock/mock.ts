@@ -184,6 +184,7 @@ export function mockBackend(): Backend {
     session_authenticate: () => ({ done: true }),
     session_logout: () => ({ ok: true }),
     session_traffic: () => ({ messages: [] }),
+    servers_traffic: () => ({ messages: [] }),
     session_export: ({ session: id }) => ({ name: 'session.md', text: `# ${sessions.get(id)?.title ?? ''}\n` }),
     session_rename: ({ session: id, title }) => changeSession(id, { title }),
     session_delete: ({ session: id }) => {

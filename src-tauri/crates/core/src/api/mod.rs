@@ -78,6 +78,8 @@ commands! {
     servers_call(ServersCall) -> Value;
     /// The last lines of a server's standard error.
     servers_log(ServersLog) -> LogLines;
+    /// What the bridge and a server said to each other, secrets masked.
+    servers_traffic(ServersTraffic) -> Traffic;
     /// MCP servers that another application, a file or a text names; nothing is saved.
     servers_import(ServersImport) -> ServersFound;
     /// Saves servers that were found, disabled.

@@ -12,6 +12,7 @@ use super::{
     process::{Tail, Tree, exit_text, start_limit},
     registry::{Shared, SlotId},
     spec::is_remote,
+    traffic::ServerTraffic,
 };
 use crate::{events::now, wire::ServerConfig};
 use gantry_mcp::{Hub, ToolFilter};
@@ -84,6 +85,7 @@ pub(super) struct Server {
     launching: CancellationToken,
     facts: watch::Sender<Facts>,
     hub: Hub,
+    traffic: ServerTraffic,
     announced: Option<(String, bool)>,
     sender: mpsc::UnboundedSender<Input>,
     /// Must have ended before the next launch.
@@ -101,6 +103,7 @@ pub(super) struct Handle {
     pub inbox: mpsc::UnboundedSender<Input>,
     pub facts: watch::Receiver<Facts>,
     pub hub: Hub,
+    pub traffic: ServerTraffic,
 }
 
 impl Handle {
@@ -134,7 +137,13 @@ impl Server {
         let (sender, inbox) = mpsc::unbounded_channel();
         let (facts, watched) = watch::channel(Facts::stopped(now()));
         hub.announce_down("it is not running", false);
-        let handle = Handle { inbox: sender.clone(), facts: watched, hub: hub.clone() };
+        let traffic = ServerTraffic::default();
+        let handle = Handle {
+            inbox: sender.clone(),
+            facts: watched,
+            hub: hub.clone(),
+            traffic: traffic.clone(),
+        };
         let server = Self {
             shared: shared.clone(),
             id,
@@ -146,6 +155,7 @@ impl Server {
             launching: CancellationToken::new(),
             facts,
             hub,
+            traffic,
             announced: None,
             sender,
             after: Vec::new(),
