@@ -407,6 +407,41 @@ terminals?: boolean, };
 export type ContextOutcome = "new" | "kept" | "restored" | "lost";
 
 /**
+ * Answer of `data`.
+ */
+export type Data = { 
+/**
+ * The data directory.
+ */
+folder: string, 
+/**
+ * What is in it, each thing once.
+ */
+parts: Array<DataPart>, };
+
+/**
+ * See [`DataPart::kind`].
+ */
+export type DataKind = "database" | "agents" | "workspaces" | "logs" | "other";
+
+/**
+ * One thing in the data directory.
+ */
+export type DataPart = { 
+/**
+ * What it is.
+ */
+kind: DataKind, 
+/**
+ * Where.
+ */
+path: string, 
+/**
+ * How much it takes, in bytes, as far as it could be read.
+ */
+bytes: number, };
+
+/**
  * A command that was done and has nothing to tell.
  */
 export type Done = { 
@@ -1908,7 +1943,11 @@ ready_timeout_ms?: number,
  * After how many milliseconds without an answer a permission request is refused, unless
  * the request says otherwise; 0: never.
  */
-permission_timeout_ms?: number, };
+permission_timeout_ms?: number, 
+/**
+ * What the interface offers first when it asks what a new session's agent may do.
+ */
+permission?: Policy, };
 
 /**
  * Input of `settings_set`: what is absent stays as it is.
@@ -1945,7 +1984,11 @@ ready_timeout_ms?: number,
 /**
  * Milliseconds until a permission request without an answer is refused; 0: never.
  */
-permission_timeout_ms?: number, };
+permission_timeout_ms?: number, 
+/**
+ * What the interface offers first when it asks what a new session's agent may do.
+ */
+permission?: Policy, };
 
 /**
  * How the user signs in to the agent.
@@ -2279,6 +2322,8 @@ export interface Commands {
   search: { input: Search; output: SearchHits };
   /** Files of a session's project whose path holds these letters in order. */
   project_files: { input: ProjectFiles; output: ProjectFilesFound };
+  /** What Gantry keeps on this computer: where, what and how much. */
+  data: { input: Nothing; output: Data };
   /** The process tree: Gantry, its servers, its engines and what they started. */
   processes: { input: Nothing; output: Processes };
   /** What the user chose about the program: language, theme, closing. */

@@ -138,6 +138,8 @@ commands! {
     search(Search) -> SearchHits;
     /// Files of a session's project whose path holds these letters in order.
     project_files(ProjectFiles) -> ProjectFilesFound;
+    /// What Gantry keeps on this computer: where, what and how much.
+    data(Nothing) -> Data;
     /// The process tree: Gantry, its servers, its engines and what they started.
     processes(Nothing) -> Processes;
     /// What the user chose about the program: language, theme, closing.
