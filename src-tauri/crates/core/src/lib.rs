@@ -8,6 +8,7 @@ pub mod api;
 pub mod app;
 pub mod bridge;
 pub mod data_dir;
+pub mod desktop_entry;
 pub mod engine;
 mod error;
 pub mod events;
