@@ -14,8 +14,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )?;
     }
     println!("cargo:rerun-if-changed=../ui/dist");
-    let commands: &[&str] =
-        &["command", "events", "pick_folder", "open_external", "save_file", "hide", "close_heard"];
+    let commands: &[&str] = &[
+        "command",
+        "events",
+        "pick_folder",
+        "open_external",
+        "open_data_folder",
+        "save_file",
+        "hide",
+        "close_heard",
+        "shown",
+        "autostart",
+        "set_autostart",
+    ];
     tauri_build::try_build(
         tauri_build::Attributes::new()
             .app_manifest(tauri_build::AppManifest::new().commands(commands)),

@@ -119,7 +119,7 @@ pub async fn save_file(
 /// Hides the window in the tray.
 #[tauri::command]
 pub fn hide(tauri: AppHandle) {
-    if crate::tray::can_be_reached(&tauri) {
+    if crate::tray_host::can_be_reached(&tauri) {
         crate::windows::hide(&tauri);
     }
 }
@@ -128,4 +128,36 @@ pub fn hide(tauri: AppHandle) {
 #[tauri::command]
 pub fn close_heard(tauri: AppHandle) {
     crate::windows::close_heard(&tauri);
+}
+
+/// Whether the desktop starts Gantry at a login.
+#[tauri::command]
+pub async fn autostart(tauri: AppHandle) -> Result<bool, Failure> {
+    Ok(crate::autostart::is_on(&tauri)?)
+}
+
+/// Switches the start at a login on or off; whether it is on then.
+#[tauri::command]
+pub async fn set_autostart(
+    tauri: AppHandle,
+    app: State<'_, App>,
+    on: bool,
+) -> Result<bool, Failure> {
+    Ok(crate::autostart::set(&tauri, &app, on)?)
+}
+
+/// Shows the data directory in the desktop's file manager.
+#[tauri::command]
+pub async fn open_data_folder(tauri: AppHandle, app: State<'_, App>) -> Result<(), Failure> {
+    use tauri_plugin_opener::OpenerExt as _;
+    let folder = app.data_dir().root.display().to_string();
+    tauri.opener().open_path(&folder, None::<&str>).map_err(|error| {
+        gantry_core::Error::failed(format!("{folder} could not be opened: {error}")).into()
+    })
+}
+
+/// The page is on the screen, with the state of the core: from now on it can be used.
+#[tauri::command]
+pub fn shown() {
+    tracing::info!(ms = crate::STARTED.elapsed().as_millis(), "the window can be used");
 }

@@ -3,12 +3,14 @@
 
 #![cfg_attr(all(windows, not(debug_assertions)), windows_subsystem = "windows")]
 
+mod autostart;
 mod away;
 mod ipc;
 mod quit;
 mod sessions_menu;
 mod shell;
 mod tray;
+mod tray_host;
 mod windows;
 mod words;
 
@@ -20,9 +22,13 @@ use gantry_core::{
     logging,
     programs::Programs,
 };
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::LazyLock, time::Instant};
+
+/// When the program began.
+static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn main() -> ExitCode {
+    LazyLock::force(&STARTED);
     match life() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -66,11 +72,16 @@ fn life() -> anyhow::Result<u8> {
         return Err(error);
     }
 
-    let code = shell::run(tauri, app, &runtime);
+    let code = shell::run(tauri, app, &runtime, asked_hidden());
     drop(entered);
     // Nothing of ours runs any more; what a library left on a thread does not keep us.
     runtime.shutdown_background();
     Ok(code)
+}
+
+/// `--hidden`: as the desktop starts us at a login.
+fn asked_hidden() -> bool {
+    std::env::args_os().skip(1).any(|argument| argument == autostart::HIDDEN)
 }
 
 /// `--data-dir D` or `--data-dir=D`.

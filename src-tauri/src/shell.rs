@@ -1,8 +1,10 @@
 //! The builder: plugins, state, windows, and the event loop.
 
+#[cfg(not(target_os = "linux"))]
+use crate::autostart;
 #[cfg(target_os = "linux")]
 use crate::away;
-use crate::{ipc, quit, tray, windows};
+use crate::{ipc, quit, tray, tray_host, windows};
 use anyhow::Context as _;
 use gantry_core::{app::App, data_dir::DataDir};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,7 +21,7 @@ pub fn build(data: &DataDir) -> anyhow::Result<tauri::App> {
         .callback(|app, _arguments, _folder| windows::show(app))
         .dbus_id(instance_name(data))
         .build();
-    Builder::default()
+    let builder = Builder::default()
         .plugin(single)
         .plugin(tauri_plugin_dialog::init())
         .plugin(tauri_plugin_opener::init())
@@ -31,10 +33,17 @@ pub fn build(data: &DataDir) -> anyhow::Result<tauri::App> {
             ipc::open_external,
             ipc::save_file,
             ipc::hide,
-            ipc::close_heard
-        ])
-        .build(tauri::generate_context!())
-        .context("the window system could not be used")
+            ipc::close_heard,
+            ipc::shown,
+            ipc::autostart,
+            ipc::set_autostart,
+            ipc::open_data_folder
+        ]);
+    #[cfg(not(target_os = "linux"))]
+    let builder = builder.plugin(
+        tauri_plugin_autostart::Builder::new().app_name("Gantry").arg(autostart::HIDDEN).build(),
+    );
+    builder.build(tauri::generate_context!()).context("the window system could not be used")
 }
 
 /// Starts the loopback listener and with it the persistent servers.
@@ -54,14 +63,15 @@ pub async fn open_listener(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the event loop until the shutdown is over. Returns the exit code.
-pub fn run(tauri: tauri::App, app: App, runtime: &tokio::runtime::Runtime) -> u8 {
+/// Runs the event loop until the shutdown is over; `hidden`: without a window at first, as long
+/// as a tray can bring it. Returns the exit code.
+pub fn run(tauri: tauri::App, app: App, runtime: &tokio::runtime::Runtime, hidden: bool) -> u8 {
     tauri.manage(app.clone());
     quit::when_over(&app, tauri.handle().clone());
     let handle = runtime.handle().clone();
     let code = tauri.run_return(move |tauri, event| match event {
         RunEvent::Ready => {
-            if let Err(error) = windows::open(tauri, false) {
+            if let Err(error) = windows::open(tauri, hidden) {
                 tracing::error!("the window could not be opened: {error:#}");
                 app.shutdown().request("no window");
             }
@@ -71,7 +81,7 @@ pub fn run(tauri: tauri::App, app: App, runtime: &tokio::runtime::Runtime) -> u8
         }
         RunEvent::WindowEvent { event: WindowEvent::CloseRequested { api, .. }, .. } => {
             api.prevent_close();
-            windows::close_asked(tauri, &app, tray::can_be_reached(tauri));
+            windows::close_asked(tauri, &app, tray_host::can_be_reached(tauri));
         }
         RunEvent::ExitRequested { api, .. } if !quit::is_over(tauri) => {
             api.prevent_exit();

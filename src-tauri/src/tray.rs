@@ -2,7 +2,7 @@
 
 use crate::{
     sessions_menu::{Entry, entries},
-    windows,
+    tray_host, windows,
     words::Words,
 };
 use gantry_core::{
@@ -11,9 +11,8 @@ use gantry_core::{
     shutdown::Phase,
     wire::{Happening, SessionId},
 };
-use std::sync::atomic::{AtomicBool, Ordering};
 use tauri::{
-    AppHandle, Manager as _, Wry,
+    AppHandle, Wry,
     menu::{IsMenuItem, Menu, MenuItem, PredefinedMenuItem, Submenu},
     tray::{MouseButton, MouseButtonState, TrayIconBuilder, TrayIconEvent},
 };
@@ -21,35 +20,21 @@ use tauri::{
 /// The id of the icon.
 const MAIN: &str = "main";
 
-/// Whether a hidden window can be brought back.
-struct Reachable(AtomicBool);
-
 /// Puts the icon into the tray, where there is one. A desktop without a tray is
 /// no failure: closing the window quits there.
 pub fn open(tauri: &AppHandle, app: &App) {
-    tauri.manage(Reachable(AtomicBool::new(false)));
     if !library_is_there() {
         tracing::warn!("no tray: libayatana-appindicator3 is not installed");
-        return;
+        return tray_host::is_not_there(tauri, app);
     }
     if let Err(error) = build(tauri, app) {
         tracing::warn!("no tray: {error}");
-        return;
+        return tray_host::is_not_there(tauri, app);
     }
-    let handle = tauri.clone();
-    app.scope().spawn("look for a tray host", async move {
-        let there = has_host().await;
-        tracing::info!(host = there, "tray");
-        handle.state::<Reachable>().0.store(there, Ordering::Relaxed);
-    });
+    tray_host::watch(tauri, app);
     let (handle, of) = (tauri.clone(), app.clone());
     app.scope().spawn("keep the tray's menu", async move { keep(&handle, &of).await });
     tell_the_end(tauri, app);
-}
-
-/// Whether the tray is shown, so that a hidden window can be brought back.
-pub fn can_be_reached(tauri: &AppHandle) -> bool {
-    tauri.try_state::<Reachable>().is_some_and(|state| state.0.load(Ordering::Relaxed))
 }
 
 fn build(tauri: &AppHandle, app: &App) -> tauri::Result<()> {
@@ -202,36 +187,5 @@ fn library_is_there() -> bool {
 
 #[cfg(not(target_os = "linux"))]
 fn library_is_there() -> bool {
-    true
-}
-
-/// Whether some panel shows tray icons: building one succeeds without.
-#[cfg(target_os = "linux")]
-async fn has_host() -> bool {
-    let ask = async {
-        let bus = zbus::Connection::session().await.ok()?;
-        let watcher = zbus::proxy::Builder::<zbus::Proxy<'_>>::new(&bus)
-            .destination("org.kde.StatusNotifierWatcher")
-            .ok()?
-            .path("/StatusNotifierWatcher")
-            .ok()?
-            .interface("org.kde.StatusNotifierWatcher")
-            .ok()?
-            .cache_properties(zbus::proxy::CacheProperties::No)
-            .build()
-            .await
-            .ok()?;
-        watcher.get_property::<bool>("IsStatusNotifierHostRegistered").await.ok()
-    };
-    gantry_supervisor::Deadline::after(std::time::Duration::from_secs(1))
-        .bound(ask)
-        .await
-        .ok()
-        .flatten()
-        .unwrap_or(false)
-}
-
-#[cfg(not(target_os = "linux"))]
-async fn has_host() -> bool {
     true
 }

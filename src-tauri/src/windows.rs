@@ -27,7 +27,7 @@ pub fn prepare_environment() {
 /// The page was asked what closing means and has not shown the question yet.
 struct Asking(AtomicBool);
 
-/// Opens the window; hidden when the program was started so and the tray can bring it back.
+/// Opens the window; hidden when the program was started so.
 pub fn open(tauri: &AppHandle, hidden: bool) -> anyhow::Result<()> {
     tauri.manage(Asking(AtomicBool::new(false)));
     let window = WebviewWindowBuilder::new(tauri, MAIN, WebviewUrl::default())
@@ -67,6 +67,11 @@ pub fn hide(tauri: &AppHandle) {
     if let Some(window) = tauri.get_webview_window(MAIN) {
         let _ = window.hide();
     }
+}
+
+/// Whether the window is hidden.
+pub fn is_hidden(tauri: &AppHandle) -> bool {
+    tauri.get_webview_window(MAIN).is_some_and(|window| !window.is_visible().unwrap_or(true))
 }
 
 /// Whether the user sees the window.

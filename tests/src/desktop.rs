@@ -100,6 +100,28 @@ pub async fn close_window_of(pid: u32) {
     assert!(closed.is_ok_and(|status| status.success()), "wmctrl failed");
 }
 
+async fn knows_the_tray_host(log: &Path) {
+    let what = "it knows the tray host";
+    wait_until(what, BOUND, async || read(log).contains("host=true").then_some(())).await;
+}
+
+/// Waits until a program shows no window.
+///
+/// # Panics
+/// When it still does after 20 s.
+pub async fn hidden(pid: u32) {
+    let what = "the window is hidden";
+    wait_until(what, BOUND, async || window_of(pid).await.is_none().then_some(())).await;
+}
+
+/// Waits until a program shows its window.
+///
+/// # Panics
+/// When it does not within 20 s.
+pub async fn shown(pid: u32) {
+    wait_until("the window is there", BOUND, async || window_of(pid).await).await;
+}
+
 impl Desktop {
     /// Starts it on the stage's data directory and waits for its window.
     ///
@@ -107,7 +129,7 @@ impl Desktop {
     /// When there is none within 20 s.
     pub async fn start(stage: &Stage) -> Self {
         let desktop = Self::start_with(stage, |_| {}).await;
-        wait_until("the window is there", BOUND, async || desktop.window().await).await;
+        shown(desktop.pid).await;
         desktop
     }
 
@@ -151,6 +173,25 @@ impl Desktop {
     /// When there is no window, or `wmctrl` fails.
     pub async fn close_window(&self) {
         close_window_of(self.pid).await;
+    }
+
+    /// Waits until it knows that something shows its tray icon: the answer is in its log.
+    ///
+    /// # Panics
+    /// When it does not within 20 s.
+    pub async fn knows_the_tray_host(&self) {
+        knows_the_tray_host(&self.log).await;
+    }
+
+    /// Puts the window into the tray, as somebody does who has chosen that for the X.
+    ///
+    /// # Panics
+    /// When it does not go there within 20 s.
+    pub async fn hide_in_the_tray(&self) {
+        self.knows_the_tray_host().await;
+        self.api("settings_set", json!({ "on_close": "tray" })).await;
+        self.close_window().await;
+        hidden(self.pid).await;
     }
 
     /// Presses keys in the window.
@@ -261,6 +302,14 @@ impl Driver {
         read(&self.log)
     }
 
+    /// See [`Desktop::knows_the_tray_host`].
+    ///
+    /// # Panics
+    /// As there.
+    pub async fn knows_the_tray_host(&self) {
+        knows_the_tray_host(&self.log).await;
+    }
+
     /// The elements with this `data-testid`, further narrowed by attributes.
     pub async fn all(&self, id: &str) -> Vec<Element> {
         let css = match id.split_once('[') {
@@ -347,6 +396,14 @@ impl Driver {
             None
         })
         .await
+    }
+
+    /// What a script in the page returns.
+    ///
+    /// # Panics
+    /// When it throws.
+    pub async fn script(&self, text: &str) -> Value {
+        within("script", self.client.execute(text, Vec::new())).await
     }
 
     /// Keeps a picture of the page as an artifact.

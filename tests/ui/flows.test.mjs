@@ -218,37 +218,6 @@ test('without a valid token the page asks for one', () =>
     assert.ok(!stage.page.url().includes(stage.token), 'the token stays in the address');
   }));
 
-test('every control has a name, in light and dark, wide and narrow', async () => {
-  for (const [scheme, width] of [['light', 1280], ['dark', 1280], ['light', 760]]) {
-    await onStage(`look-${scheme}-${width}`, async (stage) => {
-      const { page } = stage;
-      await stage.knowFakeAgent();
-      await stage.startSession({ agent: 'scripted', permission: 'all' });
-      await stage.say('ECHO # A heading\nECHO \nCALL none {}');
-      await stage.endOfTurn();
-      const nameless = await page.evaluate(() => {
-        const name = (node) =>
-          node.getAttribute('aria-label') ||
-          node.getAttribute('title') ||
-          [...(node.labels ?? [])].map((label) => label.innerText).join(' ').trim() ||
-          (node.getAttribute('aria-labelledby') ?? '')
-            .split(' ')
-            .map((id) => document.getElementById(id)?.innerText ?? '')
-            .join(' ')
-            .trim() ||
-          (node.matches('input,textarea,select') ? '' : node.innerText.trim());
-        return [...document.querySelectorAll('button,a[href],input,textarea,select,[role=button],[role=switch],[role=tab]')]
-          .filter((node) => node.checkVisibility({ visibilityProperty: true }) && !name(node))
-          .map((node) => node.outerHTML.slice(0, 120));
-      });
-      assert.deepEqual(nameless, []);
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      assert.ok(overflow <= 0, `the page is ${overflow} px too wide at ${width}`);
-      await stage.screenshot(`look-${scheme}-${width}`);
-    }, { viewport: { width, height: 800 }, scheme });
-  }
-});
-
 test('Quit in the page ends everything and says so', () =>
   onStage('quit', async (stage) => {
     const { page } = stage;

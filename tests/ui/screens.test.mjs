@@ -1,5 +1,6 @@
 // Every screen, in light and dark, wide and small, in both languages: pictures
-// as artifacts, no serious finding of axe, nothing wider than the window.
+// as artifacts, every control with a name, no serious finding of axe, nothing
+// wider than the window.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -8,18 +9,23 @@ import { closeBrowser, onStage, openBrowser, program, until } from './stage.mjs'
 before(openBrowser);
 after(closeBrowser);
 
+// Every pair of theme, size and language; all of their combinations when it may take longer.
+const IS_FULL = process.env.GANTRY_TEST_FULL === '1';
 const LOOKS = [];
 for (const scheme of ['light', 'dark']) {
   for (const [width, height] of [[1280, 800], [900, 600]]) {
     for (const locale of ['en-US', 'zh-CN']) {
-      // axe is slow: each theme, width and language with it, but not all of them together.
-      const isDeep = (scheme === 'light') === ((width === 1280) === (locale === 'en-US'));
-      LOOKS.push({ scheme, width, height, locale, isDeep });
+      const isPairing = (scheme === 'light') === ((width === 1280) === (locale === 'en-US'));
+      // axe is slow: each theme and each width with it.
+      const isDeep = isPairing && (IS_FULL || locale === 'en-US');
+      if (isPairing || IS_FULL) LOOKS.push({ scheme, width, height, locale, isDeep });
     }
   }
 }
 // What is left of 1280 × 800 at a zoom of 200 %.
 LOOKS.push({ scheme: 'light', width: 640, height: 400, locale: 'en-US', isDeep: true });
+/** So many looks at a time. */
+const BESIDE = 2;
 
 test('every screen in every look', () =>
   onStage('screens', async (stage) => {
@@ -41,19 +47,22 @@ test('every screen in every look', () =>
       const { servers } = await stage.api('servers_list', {});
       return servers.every(({ state }) => state === 'ready' || state === 'failed');
     }, 60_000);
-    for (const look of LOOKS) await tour(stage, look);
+    const left = [...LOOKS];
+    const go = async () => {
+      for (let look = left.shift(); look; look = left.shift()) await tour(stage, look);
+    };
+    await Promise.all(Array.from({ length: BESIDE }, go));
   }, { motion: 'reduce' }));
 
 async function tour(stage, { scheme, width, height, locale, isDeep }) {
   const context = await stage.context.browser().newContext({ viewport: { width, height }, colorScheme: scheme, locale, reducedMotion: 'reduce' });
-  const first = stage.context;
-  stage.context = context;
-  const page = await stage.open();
+  const page = await stage.open(stage.token, context);
   const tag = `${width}-${scheme}-${locale.slice(0, 2)}`;
   const isNarrow = width < 1100;
   const look = async (name) => {
     await stage.screenshot(`${name}-${tag}`, page);
     if (isDeep) assert.deepEqual(await stage.inaccessible(page), [], `${name} ${tag}`);
+    assert.deepEqual(await stage.nameless(page), [], `${name} ${tag}`);
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(overflow <= 0, `${name} is ${overflow} px too wide (${tag})`);
   };
@@ -92,6 +101,8 @@ async function tour(stage, { scheme, width, height, locale, isDeep }) {
   await look('agent-form');
   await page.keyboard.press('Escape');
   await closed('agent-form');
+  await page.getByTestId('data-folder').scrollIntoViewIfNeeded();
+  await look('data');
   await page.getByTestId('about').scrollIntoViewIfNeeded();
   await look('about');
   await left(() => page.getByTestId('keys-list').click());
@@ -115,13 +126,17 @@ async function tour(stage, { scheme, width, height, locale, isDeep }) {
     await page.getByTestId(`tab-${tab}`).click();
     if (tab === 'tools') await page.getByTestId('tool-row').first().waitFor();
     await look(`server-${tab}`);
+    if (tab === 'log') {
+      await page.getByTestId('log-messages').locator('xpath=..').click();
+      await page.getByTestId('traffic-line').first().waitFor();
+      await look('server-messages');
+    }
   }
   await page.getByTestId('drawer-close').click();
   await closed('drawer');
   await page.getByTestId('add-server').first().click();
   await page.getByTestId('server-name').waitFor();
   await look('add-server');
-  stage.context = first;
   await context.close();
 }
 

@@ -136,8 +136,8 @@ class Stage {
   }
 
   /** Opens the user interface in a new tab. */
-  async open(token = this.token) {
-    const page = await this.context.newPage();
+  async open(token = this.token, context = this.context) {
+    const page = await context.newPage();
     page.setDefaultTimeout(BOUND);
     page.on('pageerror', (why) => this.complaints.push(`error: ${why.message}`));
     page.on('console', (message) => {
@@ -182,6 +182,23 @@ class Stage {
         .map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 160)} (${failureSummary})`).join('\n')}`);
     });
     return found;
+  }
+
+  /** Controls on the page that no screen reader could name. */
+  async nameless(page = this.page) {
+    return page.evaluate(() => {
+      const textOf = (id) => document.getElementById(id)?.innerText ?? '';
+      const labels = (node) => [...(node.labels ?? [])].map((label) => label.innerText).join(' ').trim();
+      const name = (node) =>
+        node.getAttribute('aria-label') ||
+        node.getAttribute('title') ||
+        labels(node) ||
+        (node.getAttribute('aria-labelledby') ?? '').split(' ').map(textOf).join(' ').trim() ||
+        (node.matches('input,textarea,select') ? '' : node.innerText.trim());
+      return [...document.querySelectorAll('button,a[href],input,textarea,select,[role=button],[role=switch],[role=tab]')]
+        .filter((node) => node.checkVisibility({ visibilityProperty: true }) && !name(node))
+        .map((node) => node.outerHTML.slice(0, 120));
+    });
   }
 
   async screenshot(name, page = this.page) {

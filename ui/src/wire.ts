@@ -485,6 +485,41 @@ questions?: boolean, };
 export type ContextOutcome = "new" | "kept" | "restored" | "lost";
 
 /**
+ * Answer of `data`.
+ */
+export type Data = { 
+/**
+ * The data directory.
+ */
+folder: string, 
+/**
+ * What is in it, each thing once.
+ */
+parts: Array<DataPart>, };
+
+/**
+ * See [`DataPart::kind`].
+ */
+export type DataKind = "database" | "agents" | "workspaces" | "logs" | "other";
+
+/**
+ * One thing in the data directory.
+ */
+export type DataPart = { 
+/**
+ * What it is.
+ */
+kind: DataKind, 
+/**
+ * Where.
+ */
+path: string, 
+/**
+ * How much it takes, in bytes, as far as it could be read.
+ */
+bytes: number, };
+
+/**
  * A command that was done and has nothing to tell.
  */
 export type Done = { 
@@ -1734,6 +1769,17 @@ action: QuestionAction,
  * The form's values by the names of its fields; only with `accept`.
  */
 content?: JsonValue, };
+ * Input of `servers_traffic`.
+ */
+export type ServersTraffic = { 
+/**
+ * The server's name.
+ */
+name: string, 
+/**
+ * At most this many messages, the newest (200 when absent).
+ */
+tail?: number, };
 
 /**
  * Input of `session_authenticate`.
@@ -2131,7 +2177,11 @@ ready_timeout_ms?: number,
  * After how many milliseconds without an answer a permission request is refused, unless
  * the request says otherwise; 0: never.
  */
-permission_timeout_ms?: number, };
+permission_timeout_ms?: number, 
+/**
+ * What the interface offers first when it asks what a new session's agent may do.
+ */
+permission?: Policy, };
 
 /**
  * Input of `settings_set`: what is absent stays as it is.
@@ -2168,7 +2218,11 @@ ready_timeout_ms?: number,
 /**
  * Milliseconds until a permission request without an answer is refused; 0: never.
  */
-permission_timeout_ms?: number, };
+permission_timeout_ms?: number, 
+/**
+ * What the interface offers first when it asks what a new session's agent may do.
+ */
+permission?: Policy, };
 
 /**
  * How the user signs in to the agent.
@@ -2288,7 +2342,7 @@ started_at: number,
 ended_at: number | null, };
 
 /**
- * Answer of `session_traffic`.
+ * Answer of `session_traffic` and `servers_traffic`.
  */
 export type Traffic = { 
 /**
@@ -2297,7 +2351,7 @@ export type Traffic = {
 messages: Array<TrafficMessage>, };
 
 /**
- * A message between Gantry and an agent.
+ * A message between Gantry and an agent, or a server.
  */
 export type TrafficMessage = { 
 /**
@@ -2305,7 +2359,7 @@ export type TrafficMessage = {
  */
 at: number, 
 /**
- * Whether the agent sent it.
+ * Whether it came from the agent; for a server: from its users' side, the bridge.
  */
 from_agent: boolean, 
 /**
@@ -2453,6 +2507,8 @@ export interface Commands {
   servers_call: { input: ServersCall; output: JsonValue };
   /** The last lines of a server's standard error. */
   servers_log: { input: ServersLog; output: LogLines };
+  /** What the bridge and a server said to each other, secrets masked. */
+  servers_traffic: { input: ServersTraffic; output: Traffic };
   /** MCP servers that another application, a file or a text names; nothing is saved. */
   servers_import: { input: ServersImport; output: ServersFound };
   /** Saves servers that were found, disabled. */
@@ -2513,6 +2569,8 @@ export interface Commands {
   search: { input: Search; output: SearchHits };
   /** Files of a session's project whose path holds these letters in order. */
   project_files: { input: ProjectFiles; output: ProjectFilesFound };
+  /** What Gantry keeps on this computer: where, what and how much. */
+  data: { input: Nothing; output: Data };
   /** The process tree: Gantry, its servers, its engines and what they started. */
   processes: { input: Nothing; output: Processes };
   /** What the user chose about the program: language, theme, closing. */

@@ -4,11 +4,15 @@
 use crate::{
     command::{cargo, run as run_command},
     npm, place,
+    test::on_a_display,
 };
 use std::process::Command;
 
 /// The benchmark that runs in a browser.
 const UI: &str = "ui";
+
+/// The one that opens the real window.
+const WINDOW: &str = "window";
 
 /// Prints the names.
 pub fn list() -> Result<(), String> {
@@ -31,9 +35,17 @@ pub fn run(name: &str, args: &[String]) -> Result<(), String> {
     if name == UI {
         return run_ui();
     }
-    let programs = ["-p", "gantry-cli", "-p", "gantry-warden", "-p", "gantry-tests", "--bins"];
-    run_command(cargo(["build", "--release"]).args(programs))?;
-    run_command(cargo(["bench", "-p", "gantry-tests", "--bench", name]).arg("--").args(args))
+    let mut programs = vec!["-p", "gantry-cli", "-p", "gantry-warden", "-p", "gantry-tests"];
+    if name == WINDOW {
+        npm::need_node()?;
+        npm::install_ui()?;
+        npm::build_ui()?;
+        programs.extend(["-p", "gantry-desktop"]);
+    }
+    run_command(cargo(["build", "--release", "--bins"]).args(programs))?;
+    let mut bench = cargo(["bench", "-p", "gantry-tests", "--bench", name]);
+    bench.arg("--").args(args);
+    run_command(&mut if name == WINDOW { on_a_display(&bench) } else { bench })
 }
 
 /// The interface in headless Chromium, against the program for release, which holds it.

@@ -117,7 +117,8 @@ fn flows() -> Result<(), String> {
     files.retain(|path| path.to_string_lossy().ends_with(".test.mjs"));
     files.sort();
     let mut node = Command::new("node");
-    node.args(["--test", "--test-concurrency=1", "--test-reporter=spec"])
+    // Two files at a time: each test has a stage of its own, and mostly waits.
+    node.args(["--test", "--test-concurrency=2", "--test-reporter=spec"])
         .args(files)
         .current_dir(place::root())
         .env("GANTRY_PROGRAMS", place::target().join("debug"))
@@ -128,23 +129,29 @@ fn flows() -> Result<(), String> {
 /// The tests that need a display: the ones that a plain `cargo test` ignores.
 /// One bus and one display for all, so one at a time.
 fn window(filter: &[String]) -> Result<(), String> {
-    let inner = cargo(["test", "-p", "gantry-tests"]);
-    let mut test = Command::new("xvfb-run");
-    test.args(["-a", "-s", "-screen 0 1280x800x24", "dbus-run-session", "--"])
+    let mut inner = cargo(["test", "--workspace", "--locked", "--test", "main", "--"]);
+    inner.args(["--ignored", "--test-threads=1"]).args(filter);
+    let test = on_a_display(&inner);
+    run(&mut bounded("15m", test))
+}
+
+/// The same command with a display, a window manager and a session bus of its own.
+pub fn on_a_display(inner: &Command) -> Command {
+    let mut outer = Command::new("xvfb-run");
+    outer
+        .args(["-a", "-s", "-screen 0 1280x800x24", "dbus-run-session", "--"])
         .args(["sh", "-c", "openbox & wm=$!; \"$@\"; code=$?; kill $wm; exit $code", "sh"])
         .arg(inner.get_program())
-        .args(["test", "--workspace", "--locked", "--test", "main", "--"])
-        .args(["--ignored", "--test-threads=1"])
-        .args(filter)
+        .args(inner.get_args())
         .current_dir(place::root())
         .env("CARGO_TARGET_DIR", place::target())
         .env("NO_AT_BRIDGE", "1");
     for (name, value) in inner.get_envs() {
         if let Some(value) = value {
-            test.env(name, value);
+            outer.env(name, value);
         }
     }
-    run(&mut bounded("15m", test))
+    outer
 }
 
 /// What a former clone's own packages left in the kept target directory: they

@@ -3,7 +3,7 @@
 
 use gantry_tests::{
     Desktop, Stage,
-    desktop::{self, BOUND, Driver},
+    desktop::{self, BOUND, Driver, hidden, shown},
     programs,
     tray::{NotificationHost, TrayHost, TrayMenu},
     wait_until,
@@ -17,10 +17,7 @@ async fn the_first_close_asks_and_the_answer_is_kept() {
     let stage = Stage::alone().await;
     let window = Driver::start(&stage, |_| {}).await;
     window.see("start-page").await;
-    wait_until("it knows the tray host", BOUND, async || {
-        window.log().contains("host=true").then_some(())
-    })
-    .await;
+    window.knows_the_tray_host().await;
     desktop::close_window_of(window.pid).await;
     window.see("close-tray").await;
     window.picture(&stage, "close-choice").await;
@@ -78,13 +75,7 @@ async fn a_finished_turn_is_told_while_the_window_is_hidden_and_a_click_opens_it
     let notifications = NotificationHost::start().await;
     let stage = Stage::alone().await;
     let mut desktop = Desktop::start(&stage).await;
-    wait_until("it knows the tray host", BOUND, async || {
-        desktop.log().contains("host=true").then_some(())
-    })
-    .await;
-    desktop.api("settings_set", json!({ "on_close": "tray" })).await;
-    desktop.close_window().await;
-    hidden(desktop.pid).await;
+    desktop.hide_in_the_tray().await;
     let request = json!({ "project_id": "p", "prompt": "ECHO done",
         "agent_config": { "agent_server": programs::fake_agent(json!({})) } });
     desktop.chat(request).await;
@@ -99,13 +90,78 @@ async fn a_finished_turn_is_told_while_the_window_is_hidden_and_a_click_opens_it
     stage.finish().await;
 }
 
-async fn hidden(pid: u32) {
-    wait_until("the window is hidden", BOUND, async || {
-        desktop::window_of(pid).await.is_none().then_some(())
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn started_hidden_it_waits_in_the_tray() {
+    let _host = TrayHost::start().await;
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start_with(&stage, |command| {
+        command.arg("--hidden");
     })
     .await;
+    desktop.knows_the_tray_host().await;
+    let menu = TrayMenu::of(desktop.pid).await;
+    assert_eq!(desktop.window().await, None);
+    menu.click("Show").await;
+    shown(desktop.pid).await;
+    menu.click("Quit").await;
+    desktop.ended_cleanly().await;
+    stage.finish().await;
 }
 
-async fn shown(pid: u32) {
-    wait_until("the window is there", BOUND, async || desktop::window_of(pid).await).await;
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn started_hidden_where_no_tray_can_bring_it_the_window_is_shown() {
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start_with(&stage, |command| {
+        command.arg("--hidden");
+    })
+    .await;
+    assert_eq!(desktop.window().await, None, "a panel was given no time to come");
+    shown(desktop.pid).await;
+    desktop.signal(rustix::process::Signal::TERM);
+    desktop.ended_cleanly().await;
+    stage.finish().await;
+}
+
+/// A panel that crashes takes the icon with it.
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn a_window_in_the_tray_comes_back_when_the_tray_is_gone() {
+    let host = TrayHost::start().await;
+    let stage = Stage::alone().await;
+    let mut desktop = Desktop::start(&stage).await;
+    desktop.hide_in_the_tray().await;
+    drop(host);
+    shown(desktop.pid).await;
+    desktop.signal(rustix::process::Signal::TERM);
+    desktop.ended_cleanly().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a display; cargo xtask test runs it"]
+async fn the_start_at_a_login_is_off_until_it_is_switched_on() {
+    let stage = Stage::alone().await;
+    let entry = stage.path("home/.config/autostart/Gantry.desktop");
+    let window = Driver::start(&stage, |_| {}).await;
+    window.see("start-page").await;
+    window.click("nav-settings").await;
+    window.see("autostart[aria-checked='false']").await;
+    assert!(!entry.exists());
+    window.click("autostart").await;
+    window.see("autostart[aria-checked='true']").await;
+    let text = std::fs::read_to_string(&entry).unwrap_or_else(|why| panic!("{why}"));
+    let command = text.lines().find_map(|line| line.strip_prefix("Exec=")).unwrap_or_default();
+    let program = programs::path("gantry-desktop");
+    let wanted =
+        format!("{} --hidden --data-dir {}", program.display(), stage.data_dir().display());
+    assert_eq!(command, wanted);
+    window.picture(&stage, "settings").await;
+    window.click("autostart").await;
+    window.see("autostart[aria-checked='false']").await;
+    assert!(!entry.exists());
+    window.api.api("quit", json!({})).await;
+    window.ended_cleanly(&stage).await;
+    stage.finish().await;
 }

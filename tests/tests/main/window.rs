@@ -23,6 +23,13 @@ async fn a_newcomer_calls_a_tool_of_a_slow_server_stops_and_quits_by_the_tray() 
     .await;
     window.see("start-page").await;
     desktop::picture(&stage, "1-start").await;
+    // Its own styles hold, a style that markup brings along does not.
+    let styles =
+        "document.body.insertAdjacentHTML('beforeend', '<p style=\"position: fixed\"></p>');
+        const { position } = getComputedStyle(document.body.lastElementChild);
+        document.body.lastElementChild.remove();
+        return [getComputedStyle(document.body).overflow, position];";
+    assert_eq!(window.script(styles).await, json!(["hidden", "static"]));
 
     // A server by the form, which needs three seconds, and a prompt at once.
     let words = [
@@ -91,26 +98,13 @@ async fn the_x_of_the_window_hides_it_in_the_tray_from_where_it_comes_back_and_q
     let stage = Stage::alone().await;
     let mut desktop = Desktop::start(&stage).await;
     let menu = TrayMenu::of(desktop.pid).await;
-    // The program asks for the host when it starts; the answer is in its log.
-    wait_until("it knows the tray host", BOUND, async || {
-        desktop.log().contains("host=true").then_some(())
-    })
-    .await;
-    desktop.api("settings_set", json!({ "on_close": "tray" })).await;
     stubborn::session(&desktop, &stage, "HANG").await;
-    desktop.close_window().await;
-    wait_until("the window is hidden", BOUND, async || {
-        desktop.window().await.is_none().then_some(())
-    })
-    .await;
+    desktop.hide_in_the_tray().await;
     assert_eq!(stage.running("fake_agent").len(), 1, "the session ended with the window");
     menu.click("Show").await;
-    wait_until("the window is back", BOUND, async || desktop.window().await).await;
+    desktop::shown(desktop.pid).await;
     desktop.close_window().await;
-    wait_until("the window is hidden again", BOUND, async || {
-        desktop.window().await.is_none().then_some(())
-    })
-    .await;
+    desktop::hidden(desktop.pid).await;
     menu.click("Quit").await;
     desktop.ended_cleanly().await;
     stage.finish().await;
@@ -228,19 +222,10 @@ async fn a_second_start_shows_the_first_window_and_ends_with_zero() {
     let _host = TrayHost::start().await;
     let stage = Stage::alone().await;
     let mut desktop = Desktop::start(&stage).await;
-    wait_until("it knows the tray host", BOUND, async || {
-        desktop.log().contains("host=true").then_some(())
-    })
-    .await;
-    desktop.api("settings_set", json!({ "on_close": "tray" })).await;
-    desktop.close_window().await;
-    wait_until("the window is hidden", BOUND, async || {
-        desktop.window().await.is_none().then_some(())
-    })
-    .await;
+    desktop.hide_in_the_tray().await;
     let status = Desktop::start_again(&stage).await;
     assert_eq!(status.code(), Some(0));
-    wait_until("the window is back", BOUND, async || desktop.window().await).await;
+    desktop::shown(desktop.pid).await;
     assert!(census::row(desktop.pid).is_some());
     desktop.signal(Signal::TERM);
     desktop.ended_cleanly().await;

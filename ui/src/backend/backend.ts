@@ -46,6 +46,14 @@ export interface Backend {
   onCloseAsked?: (asked: () => void) => () => void;
   /** Calls when the shell wants a session shown (`null`: the start page); the answer ends it. */
   onOpenAsked?: (open: (session: string | null) => void) => () => void;
+  /** Whether the desktop starts Gantry at a login. */
+  autostart?: () => Promise<boolean>;
+  /** Switches that on or off; whether it is on then. */
+  setAutostart?: (on: boolean) => Promise<boolean>;
+  /** Shows the data directory in the desktop's file manager. */
+  openDataFolder?: () => Promise<void>;
+  /** Tells that the state is on the screen. */
+  shown?: () => void;
   /** Hides the window in the tray. */
   hide?: () => Promise<void>;
   /** Whether the host still answers at all. */

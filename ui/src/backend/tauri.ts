@@ -62,6 +62,10 @@ export function tauriBackend(): Backend {
       const stop = listen<{ session: string | null }>('open-session', ({ payload }) => open(payload.session));
       return () => void stop.then((end) => end());
     },
+    autostart: () => invoke<boolean>('autostart'),
+    setAutostart: (on) => invoke<boolean>('set_autostart', { on }),
+    openDataFolder: () => invoke('open_data_folder'),
+    shown: () => void invoke('shown'),
     hide: () => invoke('hide'),
     saveFile: (name, text) => invoke<string | null>('save_file', { name, text }),
     pickFolder: () => invoke<string | null>('pick_folder'),

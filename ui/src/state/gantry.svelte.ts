@@ -58,8 +58,6 @@ export class Gantry {
   /** What is being written, by session. */
   readonly drafts = new Drafts();
   toasts: readonly Toast[] = $state.raw([]);
-  /** Prompts that were taken out of a queue here: their place in the history is of no interest. */
-  dropped: ReadonlySet<string> = $state.raw(new Set());
   /** What was put into queues here, by turn, to be given back whole. */
   private readonly queued = new Map<string, JsonValue[]>();
   /** When the agent of a session was last heard (milliseconds since the epoch); not watched. */
@@ -276,12 +274,9 @@ export class Gantry {
   /** Takes a prompt out of the queue; its content, or null when it was sent meanwhile. */
   async drop(session: string, waiting: QueuedPrompt): Promise<JsonValue[] | null> {
     const { turn } = waiting;
-    this.dropped = new Set([...this.dropped, turn]);
-    if (!(await this.try('session_queue_drop', { session, turn }))) {
-      this.dropped = new Set([...this.dropped].filter((other) => other !== turn));
-      return null;
-    }
+    // The news of its end may come before the answer, and takes it away.
     const content = this.queued.get(turn);
+    if (!(await this.try('session_queue_drop', { session, turn }))) return null;
     this.queued.delete(turn);
     return content ?? [{ type: 'text', text: waiting.text }];
   }

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { language as shownIn, t } from '.';
+import known from '../../../src-tauri/crates/core/src/agents/known.json';
+import { language as shownIn, t, tOr } from '.';
 import { en } from './en';
 import { choose, language } from './language.svelte';
 import { zh } from './zh';
@@ -19,6 +20,10 @@ describe('the languages', () => {
         expect(places(text), key).toBe(wanted);
       }
     }
+  });
+
+  it('say of the known agents what the program says', () => {
+    for (const { id, about } of known) expect(tOr(`agents.about.${id}`, ''), id).toBe(about);
   });
 
   it('are chosen by the user, else by what the system wants', () => {

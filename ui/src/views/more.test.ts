@@ -12,7 +12,7 @@ import { isToolOn, readConfig, withTool } from './server-config';
 import { linesOf } from './traffic';
 import { answerOf } from './transcript';
 import { turnOf } from '../state/turns';
-import { bytes, memoryOf, rowsOf } from './tree';
+import { bytes, memoryOf, memoryOfTree, rowsOf } from './tree';
 
 describe('a configuration as JSON', () => {
   const problem = (json: string): string => {
@@ -159,8 +159,10 @@ describe('the tree of processes', () => {
     expect(rowsOf([node(1, [node(2, [node(3)]), node(4)])]).map(({ node, depth }) => [node.pid, depth])).toEqual([[1, 0], [2, 1], [3, 2], [4, 1]]);
     expect(memoryOf(node(1))).toBe(100);
     expect(memoryOf({ ...node(1), pss: 40 })).toBe(40);
+    expect(memoryOfTree([node(1, [node(2, [node(3)]), node(4)])], 2)).toBe(200);
+    expect(memoryOfTree([node(1)], 7)).toBeNull();
     expect(bytes(41.5 * 1024 * 1024, 'en')).toBe('41.5 MB');
-    expect(bytes(512, 'en')).toBe('512 byte');
+    expect(bytes(512, 'en')).toBe('512 bytes');
   });
 });
 

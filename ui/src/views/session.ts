@@ -2,7 +2,10 @@ import { asBackendError } from '../backend';
 import { endsWith } from '../state/groups';
 import type { Gantry } from '../state/gantry.svelte';
 import { t } from '../strings';
-import type { AgentView, JsonValue, QuestionAction, ServerView, SessionState, SessionView } from '../wire';
+import type { AgentView, JsonValue, Policy, QuestionAction, ServerView, SessionState, SessionView } from '../wire';
+
+/** What a session's agent may do without asking, the most careful first. */
+export const POLICIES: readonly Policy[] = ['ask', 'reads', 'all'];
 
 /** The light of a session. */
 export const TONES: Record<SessionState, 'idle' | 'busy' | 'good' | 'warn' | 'bad' | 'off'> = {
@@ -61,4 +64,10 @@ export async function stopSession(gantry: Gantry, session: string, force = false
   if (!stopped) return;
   const n = stopped.processes_ended;
   gantry.toast('good', n > 0 ? t('session.stoppedProcesses', { n }) : t('session.stopped'));
+}
+
+/** Sessions that were at rest for more than so many days; none that runs. */
+export function olderThan(sessions: readonly SessionView[], days: number, now: number): SessionView[] {
+  const before = now - days * 86_400_000;
+  return sessions.filter((session) => session.last_activity < before && !canStop(session));
 }

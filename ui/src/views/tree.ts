@@ -16,6 +16,14 @@ export function memoryOf(node: ProcessNode): number {
   return node.pss ?? node.rss;
 }
 
+/** The memory of a process with all that it started; null when it is not in the trees. */
+export function memoryOfTree(roots: readonly ProcessNode[], pid: number | null): number | null {
+  const rows = rowsOf(roots);
+  const at = rows.findIndex(({ node }) => node.pid === pid);
+  const root = rows[at];
+  return root ? rowsOf([root.node]).reduce((sum, { node }) => sum + memoryOf(node), 0) : null;
+}
+
 /** Bytes for people: `812 KB`, `41.5 MB`. */
 export function bytes(n: number, language: string): string {
   const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte'] as const;
@@ -25,5 +33,5 @@ export function bytes(n: number, language: string): string {
     value /= 1024;
     at++;
   }
-  return new Intl.NumberFormat(language, { style: 'unit', unit: units[at], unitDisplay: 'short', maximumFractionDigits: value < 100 && at > 1 ? 1 : 0 }).format(value);
+  return new Intl.NumberFormat(language, { style: 'unit', unit: units[at], unitDisplay: at === 0 ? 'long' : 'short', maximumFractionDigits: value < 100 && at > 1 ? 1 : 0 }).format(value);
 }

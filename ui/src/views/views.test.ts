@@ -7,7 +7,7 @@ import { announce } from './announce';
 import { Follower } from './follow';
 import { lastExitWords } from './last-exit';
 import { type Form, formOf, readForm } from './server-form';
-import { canStop, stopWords } from './session';
+import { canStop, olderThan, stopWords } from './session';
 import { above, below, distance, MOST, partsOf, type Spot, STEP } from './window';
 
 describe('following the end', () => {
@@ -135,6 +135,14 @@ describe('sessions', () => {
     expect(canStop(aSession({ state: 'stopped' }))).toBe(false);
     expect(canStop(aSession({ state: 'failed', engine: null }))).toBe(false);
     expect(canStop(session)).toBe(true);
+  });
+
+  it('is old when it was at rest for so long, never while it runs', () => {
+    const day = 86_400_000;
+    const now = 1000 * day;
+    const at = (days: number, state: 'stopped' | 'idle') => aSession({ id: `${state} ${days}`, state, last_activity: now - days * day });
+    const all = [at(91, 'stopped'), at(89, 'stopped'), at(400, 'idle')];
+    expect(olderThan(all, 90, now).map(({ id }) => id)).toEqual(['stopped 91']);
   });
 });
 

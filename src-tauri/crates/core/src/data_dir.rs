@@ -32,9 +32,15 @@ impl DataDir {
             Some(path) => path.to_path_buf(),
             None => match std::env::var_os(DATA_DIR_VARIABLE).filter(|value| !value.is_empty()) {
                 Some(value) => value.into(),
-                None => dirs::data_dir()?.join("gantry"),
+                None => return Self::of_platform(),
             },
         };
+        Some(Self::at(std::path::absolute(&root).unwrap_or(root)))
+    }
+
+    /// The directory of those who ask for none.
+    pub fn of_platform() -> Option<Self> {
+        let root = dirs::data_dir()?.join("gantry");
         Some(Self::at(std::path::absolute(&root).unwrap_or(root)))
     }
 

@@ -8,6 +8,7 @@ pub mod api;
 pub mod app;
 pub mod bridge;
 pub mod data_dir;
+pub mod desktop_entry;
 pub mod engine;
 mod error;
 pub mod events;
@@ -18,6 +19,7 @@ pub mod logging;
 pub mod programs;
 pub mod session;
 pub mod shutdown;
+mod traffic;
 pub mod wire;
 
 pub use error::{Error, ErrorCode, Result};

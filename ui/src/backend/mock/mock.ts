@@ -191,6 +191,17 @@ export function mockBackend(): Backend {
     session_authenticate: () => ({ done: true }),
     session_logout: () => ({ ok: true }),
     session_traffic: () => ({ messages: [] }),
+    servers_traffic: () => ({ messages: [] }),
+    data: () => ({
+      folder: '/home/ada/.local/share/gantry',
+      parts: [
+        { kind: 'database', path: '/home/ada/.local/share/gantry/gantry.db', bytes: 4_812_800 },
+        { kind: 'agents', path: '/home/ada/.local/share/gantry/agents', bytes: 212_400_000 },
+        { kind: 'workspaces', path: '/home/ada/.local/share/gantry/workspaces', bytes: 0 },
+        { kind: 'logs', path: '/home/ada/.local/share/gantry/logs', bytes: 81_000 },
+        { kind: 'other', path: '/home/ada/.local/share/gantry', bytes: 412 },
+      ],
+    }),
     session_export: ({ session: id }) => ({ name: 'session.md', text: `# ${sessions.get(id)?.title ?? ''}\n` }),
     session_rename: ({ session: id, title }) => changeSession(id, { title }),
     session_delete: ({ session: id }) => {

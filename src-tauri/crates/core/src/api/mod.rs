@@ -85,6 +85,8 @@ commands! {
     servers_call(ServersCall) -> Value;
     /// The last lines of a server's standard error.
     servers_log(ServersLog) -> LogLines;
+    /// What the bridge and a server said to each other, secrets masked.
+    servers_traffic(ServersTraffic) -> Traffic;
     /// MCP servers that another application, a file or a text names; nothing is saved.
     servers_import(ServersImport) -> ServersFound;
     /// Saves servers that were found, disabled.
@@ -145,6 +147,8 @@ commands! {
     search(Search) -> SearchHits;
     /// Files of a session's project whose path holds these letters in order.
     project_files(ProjectFiles) -> ProjectFilesFound;
+    /// What Gantry keeps on this computer: where, what and how much.
+    data(Nothing) -> Data;
     /// The process tree: Gantry, its servers, its engines and what they started.
     processes(Nothing) -> Processes;
     /// What the user chose about the program: language, theme, closing.

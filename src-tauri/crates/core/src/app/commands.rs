@@ -163,6 +163,15 @@ impl App {
         Ok(LogLines { lines })
     }
 
+    /// What the bridge and a server said to each other.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn servers_traffic(&self, input: ServersTraffic) -> Result<Traffic> {
+        let messages = self.bridge().traffic(&input.name, input.tail.unwrap_or(LOG_TAIL))?;
+        Ok(Traffic { messages })
+    }
+
     /// All sessions.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 mod chat;
 mod commands;
+mod data;
 mod defaults;
 mod find;
 mod import;

@@ -37,6 +37,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod traffic;
 mod transports;
 mod views;
 
@@ -45,7 +46,11 @@ pub use sign_ins::{SIGN_IN_EXIT, SIGN_IN_NOTICE, SIGN_IN_VARIABLE};
 pub use spec::{MASK, ServerSpec, unmask};
 pub use transports::{SSE, STREAMABLE, TRANSPORT_VARIABLE};
 
-use crate::{Error, Result, events::Events, wire::ServerView};
+use crate::{
+    Error, Result,
+    events::Events,
+    wire::{ServerView, TrafficMessage},
+};
 use gantry_mcp::Hub;
 use gantry_supervisor::{Ended, Scope, Supervisor};
 use process::Launcher;
@@ -253,5 +258,16 @@ impl Bridge {
         let slot = registry.slot_of(name).ok_or_else(|| leases::missing(name))?;
         let facts = slot.handle.facts.borrow();
         Ok(facts.log.lines(tail))
+    }
+    /// What was said last between the bridge and a server; also after its end.
+    ///
+    /// # Errors
+    /// Not found.
+    pub fn traffic(&self, name: &str, tail: usize) -> Result<Vec<TrafficMessage>> {
+        let registry = self.shared.registry();
+        let slot = registry.slot_of(name).ok_or_else(|| leases::missing(name))?;
+        let traffic = slot.handle.traffic.clone();
+        drop(registry);
+        Ok(traffic.read(tail))
     }
 }

@@ -15,6 +15,7 @@ use super::{
     sign_in::NEEDED,
     sign_ins::{SIGN_IN_NOTICE, Standing},
     spec::is_remote,
+    traffic::ServerTraffic,
 };
 use crate::{events::now, wire::ServerConfig};
 use gantry_mcp::{Hub, Phase, ToolFilter};
@@ -94,6 +95,7 @@ pub(super) struct Server {
     wants_user: bool,
     /// Why its tools are not known as they are now.
     fault: Option<String>,
+    traffic: ServerTraffic,
     announced: Option<(String, bool)>,
     sender: mpsc::UnboundedSender<Input>,
     /// Must have ended before the next launch.
@@ -111,6 +113,7 @@ pub(super) struct Handle {
     pub inbox: mpsc::UnboundedSender<Input>,
     pub facts: watch::Receiver<Facts>,
     pub hub: Hub,
+    pub traffic: ServerTraffic,
 }
 
 impl Handle {
@@ -144,7 +147,13 @@ impl Server {
         let (sender, inbox) = mpsc::unbounded_channel();
         let (facts, watched) = watch::channel(Facts::stopped(now()));
         hub.announce_down("it is not running", false);
-        let handle = Handle { inbox: sender.clone(), facts: watched, hub: hub.clone() };
+        let traffic = ServerTraffic::default();
+        let handle = Handle {
+            inbox: sender.clone(),
+            facts: watched,
+            hub: hub.clone(),
+            traffic: traffic.clone(),
+        };
         let (inform, phase) = (sender.clone(), hub.phase());
         hub.set_aside(SIGN_IN_NOTICE, move |notice| {
             let needed = notice.param(&["needed"]) == Some("true");
@@ -167,6 +176,7 @@ impl Server {
             hub,
             wants_user: false,
             fault: None,
+            traffic,
             announced: None,
             sender,
             after: Vec::new(),

@@ -141,7 +141,7 @@ fn mask(value: &mut String) {
 }
 
 /// `${env:NAME}` or `${secret:ID}`, alone or after `Bearer `.
-fn is_reference(value: &str) -> bool {
+pub(super) fn is_reference(value: &str) -> bool {
     let bare = value.strip_prefix("Bearer ").unwrap_or(value);
     (bare.starts_with("${env:") || bare.starts_with("${secret:"))
         && bare.find('}') == Some(bare.len() - 1)

@@ -16,9 +16,12 @@ mod wire_log;
 
 pub(crate) use registry::{Engines, EnginesParts};
 pub(crate) use state::EngineState;
-pub(crate) use wire_log::{WireLog, is_secret};
+pub(crate) use wire_log::WireLog;
 
-use crate::{Error, Result, session::AgentSpec};
+use crate::{
+    Error, Result,
+    session::{AgentSpec, is_secret},
+};
 use gantry_acp::{
     AgentFacts, ClientCall, Opening, Peer, PeerError, PermissionAsk, RawUpdate, SentRequest,
     Written,
@@ -142,8 +145,7 @@ impl Drop for OwnRequest {
 
 impl Engine {
     fn new(key: EngineKey, number: u64, parts: EnginesParts) -> Self {
-        let secrets =
-            key.agent.env.iter().filter(|(name, _)| is_secret(name) || name.contains("KEY"));
+        let secrets = key.agent.env.iter().filter(|(name, _)| is_secret(name));
         let wire = Arc::new(WireLog::new(secrets.map(|(_, value)| value.clone()).collect()));
         Self {
             inner: Arc::new(Inner {

@@ -1,7 +1,10 @@
 //! What an engine and Gantry said to each other: the last of it, by session,
 //! bounded; secrets are masked when it is read.
 
-use crate::{events::now, wire::TrafficMessage};
+use crate::{
+    traffic::{Line, Masks, Ring},
+    wire::TrafficMessage,
+};
 use gantry_acp::Direction;
 use serde_json::Value;
 use std::{
@@ -9,24 +12,15 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Lines that are kept of one session.
-const MOST_LINES: usize = 1000;
-/// Bytes that are kept of one session.
-const MOST_BYTES: usize = 1024 * 1024;
 /// Sessions whose lines are kept; the one that spoke first goes first.
 const MOST_SESSIONS: usize = 64;
-/// What is kept of a long line, in bytes.
-const LONGEST: usize = 64 * 1024;
 /// How far into a line its session is looked for, in bytes.
 const HEAD: usize = 512;
-/// What stands for a secret.
-const MASK: &str = "•••";
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct WireLog {
-    /// Values that never leave it.
-    secrets: Vec<String>,
+    masks: Masks,
     kept: Mutex<Kept>,
 }
 
@@ -39,38 +33,10 @@ struct Kept {
     order: VecDeque<String>,
 }
 
-#[derive(Default)]
-struct Ring {
-    lines: VecDeque<Line>,
-    bytes: usize,
-}
-
-#[derive(Clone)]
-struct Line {
-    number: u64,
-    at: i64,
-    from_agent: bool,
-    text: String,
-    is_cut: bool,
-}
-
-impl Ring {
-    fn push(&mut self, line: Line) {
-        self.bytes += line.text.len();
-        self.lines.push_back(line);
-        while self.lines.len() > MOST_LINES || (self.bytes > MOST_BYTES && self.lines.len() > 1) {
-            let Some(oldest) = self.lines.pop_front() else { break };
-            self.bytes -= oldest.text.len();
-        }
-    }
-}
-
 impl WireLog {
     /// With the values that are masked wherever they appear.
     pub(crate) fn new(secrets: Vec<String>) -> Self {
-        // A short one would mask half of everything.
-        let secrets = secrets.into_iter().filter(|secret| secret.len() >= 6).collect();
-        Self { secrets, kept: Mutex::default() }
+        Self { masks: Masks::new(secrets).with_pairs(), kept: Mutex::default() }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -80,16 +46,9 @@ impl WireLog {
     /// Takes a line. Quick: it is not parsed.
     pub(crate) fn add(&self, direction: Direction, text: &str) {
         let session = session_of(text);
-        let cut = &text[..text.floor_char_boundary(LONGEST)];
         let mut kept = self.kept();
         kept.count += 1;
-        let line = Line {
-            number: kept.count,
-            at: now(),
-            from_agent: direction == Direction::FromAgent,
-            text: cut.to_owned(),
-            is_cut: cut.len() < text.len(),
-        };
+        let line = Line::new(kept.count, direction == Direction::FromAgent, text);
         let Some(session) = session else { return kept.common.push(line) };
         if let Some(ring) = kept.sessions.get_mut(session) {
             return ring.push(line);
@@ -107,7 +66,7 @@ impl WireLog {
     pub(crate) fn read(&self, session: &str, tail: usize) -> Vec<TrafficMessage> {
         let (mut lines, common) = {
             let kept = self.kept();
-            let of = |ring: &Ring| ring.lines.iter().cloned().collect::<Vec<_>>();
+            let of = |ring: &Ring| ring.lines().cloned().collect::<Vec<_>>();
             (kept.sessions.get(session).map(of).unwrap_or_default(), of(&kept.common))
         };
         let keys: HashSet<(bool, String)> = lines.iter().filter_map(exchange).collect();
@@ -119,84 +78,8 @@ impl WireLog {
         lines.extend(common.into_iter().filter(belongs));
         lines.sort_by_key(|line| line.number);
         let newest = lines.len().saturating_sub(tail);
-        lines.drain(newest..).map(|line| self.shown(line)).collect()
+        lines.drain(newest..).map(|line| self.masks.shown(line)).collect()
     }
-
-    fn shown(&self, line: Line) -> TrafficMessage {
-        let message = match serde_json::from_str::<Value>(&line.text) {
-            Ok(mut message) if !line.is_cut => {
-                self.mask(&mut message);
-                message
-            }
-            // What was cut cannot be read: where servers may be named, nothing of it is shown.
-            _ if line.text.contains("mcpServers") => {
-                Value::String("(too long to be kept)".to_owned())
-            }
-            _ => Value::String(format!("{}…", self.masked(&line.text))),
-        };
-        TrafficMessage { at: line.at, from_agent: line.from_agent, message }
-    }
-
-    fn masked(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for secret in &self.secrets {
-            if text.contains(secret.as_str()) {
-                text = text.replace(secret.as_str(), MASK);
-            }
-        }
-        while let Some(at) = text.find("Bearer ").map(|at| at + "Bearer ".len())
-            && !text[at..].starts_with(MASK)
-        {
-            let end = text[at..]
-                .find(|c: char| c.is_whitespace() || matches!(c, '"' | ',' | '\\'))
-                .map_or(text.len(), |end| at + end);
-            text.replace_range(at..end, MASK);
-        }
-        text
-    }
-
-    fn mask(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => {
-                let masked = self.masked(text);
-                if masked != *text {
-                    *text = masked;
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
-            Value::Object(map) => {
-                // `env` and `headers` of servers: `{"name","value"}`. The value of
-                // any is masked: they are named as their users like.
-                let is_pair =
-                    map.len() == 2 && map.contains_key("name") && map.contains_key("value");
-                for (key, value) in map.iter_mut() {
-                    if value.is_string() && (is_pair && key == "value" || is_secret(key)) {
-                        *value = Value::String(MASK.to_owned());
-                    } else {
-                        self.mask(value);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Whether a name says that its value is a secret.
-pub(crate) fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase().replace(['_', '-'], "");
-    let words = [
-        "APIKEY",
-        "TOKEN",
-        "SECRET",
-        "PASSWORD",
-        "PASSWD",
-        "AUTHORIZATION",
-        "CREDENTIAL",
-        "COOKIE",
-    ];
-    // `totalTokens` and the like are counts.
-    words.iter().any(|word| name.contains(word)) && !name.ends_with("TOKENS")
 }
 
 /// The session that a line names near its beginning.
@@ -222,6 +105,7 @@ fn exchange(line: &Line) -> Option<(bool, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::{LONGEST, MOST_BYTES, MOST_LINES};
     use serde_json::json;
 
     fn log() -> WireLog {
@@ -246,7 +130,7 @@ mod tests {
             (
                 from,
                 json!({"method": "session/update", "params": {"sessionId": "a", "update": {
-                "rawOutput": "key s3cret-key, Bearer abc.def, on", "apiKey": "hidden-2", "totalTokens": "7"}}}),
+                "rawOutput": "key s3cret-key, Bearer abc.def, Bearer ghi.jkl, on", "apiKey": "hidden-2", "totalTokens": "7"}}}),
             ),
             (from, json!({"id": 3, "result": {"stopReason": "end_turn"}})),
             (to, json!({"id": 3, "result": {"outcome": {}}})),
@@ -294,7 +178,7 @@ mod tests {
     #[test]
     fn secrets_are_masked_by_name_by_place_and_by_value() {
         let text = format!("{:?}", log().read("a", 100));
-        for secret in ["s3cret-key", "hidden-1", "hidden-2", "abc.def"] {
+        for secret in ["s3cret-key", "hidden-1", "hidden-2", "abc.def", "ghi.jkl"] {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
         assert!(text.contains("totalTokens\": String(\"7\")") && text.contains(", on"));

@@ -1,10 +1,13 @@
 //! Prompts that wait for the running turn: seen, changed, dropped, sent now.
 
 use super::{
-    cell::{Cell, Chore, Inner, Job},
+    cell::{Cell, Inner, Job},
     state::{CANCELLED, Event},
 };
-use crate::{Error, Result, wire::QueuedPrompt};
+use crate::{
+    Error, Result,
+    wire::{Happening, QueuedPrompt},
+};
 use serde_json::json;
 
 impl Inner {
@@ -48,16 +51,20 @@ impl Cell {
         Ok(())
     }
 
-    /// Takes a queued prompt out; the history keeps that.
+    /// Takes a queued prompt out. It leaves no trace in the history: whoever wrote it took it
+    /// back. Those who wait for its turn hear that it is over.
     pub(super) fn drop_queued(&self, turn: &str) -> Result<()> {
         let mut inner = self.lock();
         let place = inner.place(turn)?;
-        if let Some(job) = inner.queue.remove(place) {
-            let description = "it was taken out of the queue before it was sent".to_owned();
-            let job = Box::new(job);
-            self.chore(&mut inner, Chore::Unsent { job, reason: CANCELLED, description });
-        }
+        inner.queue.remove(place);
         self.announce(&inner);
+        drop(inner);
+        self.deps.events.publish(Happening::TurnEnded {
+            session: self.id.clone(),
+            turn: turn.to_owned(),
+            reason: CANCELLED.to_owned(),
+            description: Some("it was taken out of the queue before it was sent".to_owned()),
+        });
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 mod agents;
 mod chat;
+mod data;
 mod events;
 mod find;
 mod import;
@@ -18,6 +19,7 @@ mod terminals;
 
 pub use agents::*;
 pub use chat::*;
+pub use data::*;
 pub use events::*;
 pub use find::*;
 pub use import::*;

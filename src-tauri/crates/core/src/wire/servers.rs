@@ -305,6 +305,17 @@ pub struct ServersLog {
     pub tail: Option<usize>,
 }
 
+/// Input of `servers_traffic`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct ServersTraffic {
+    /// The server's name.
+    pub name: String,
+    /// At most this many messages, the newest (200 when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub tail: Option<usize>,
+}
+
 /// Answer of `servers_log`.
 #[derive(Clone, Debug, Serialize, Deserialize, TS)]
 pub struct LogLines {

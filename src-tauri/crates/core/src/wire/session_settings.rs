@@ -143,19 +143,19 @@ pub struct SessionTraffic {
     pub tail: Option<usize>,
 }
 
-/// Answer of `session_traffic`.
+/// Answer of `session_traffic` and `servers_traffic`.
 #[derive(Clone, Debug, Serialize, Deserialize, TS)]
 pub struct Traffic {
     /// Oldest first. What is older than the log keeps is gone.
     pub messages: Vec<TrafficMessage>,
 }
 
-/// A message between Gantry and an agent.
+/// A message between Gantry and an agent, or a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 pub struct TrafficMessage {
     /// When.
     pub at: i64,
-    /// Whether the agent sent it.
+    /// Whether it came from the agent; for a server: from its users' side, the bridge.
     pub from_agent: bool,
     /// The JSON-RPC message with its secrets masked; the beginning of it, as a
     /// string, when it was too long to be kept.

@@ -1,5 +1,6 @@
 //! What the user chose about the program itself.
 
+use super::Policy;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -69,6 +70,9 @@ pub struct Settings {
     /// the request says otherwise; 0: never.
     #[ts(as = "Option<u64>", optional)]
     pub permission_timeout_ms: u64,
+    /// What the interface offers first when it asks what a new session's agent may do.
+    #[ts(as = "Option<Policy>", optional)]
+    pub permission: Policy,
 }
 
 impl Default for Settings {
@@ -82,6 +86,7 @@ impl Default for Settings {
             one_engine_per_session: false,
             ready_timeout_ms: 30_000,
             permission_timeout_ms: 0,
+            permission: Policy::default(),
         }
     }
 }
@@ -107,6 +112,8 @@ pub struct SettingsChange {
     pub ready_timeout_ms: Option<u64>,
     /// Milliseconds until a permission request without an answer is refused; 0: never.
     pub permission_timeout_ms: Option<u64>,
+    /// What the interface offers first when it asks what a new session's agent may do.
+    pub permission: Option<Policy>,
 }
 
 impl SettingsChange {
@@ -125,6 +132,7 @@ impl SettingsChange {
             permission_timeout_ms: self
                 .permission_timeout_ms
                 .unwrap_or(settings.permission_timeout_ms),
+            permission: self.permission.unwrap_or(settings.permission),
         }
     }
 }

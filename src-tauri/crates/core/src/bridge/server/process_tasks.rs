@@ -127,8 +127,9 @@ impl Server {
         let sender = self.sender.clone();
         let (tree, over, read_out, stderr) =
             (live.tree.clone(), live.over.clone(), live.read_out.clone(), live.stderr.clone());
-        let (reader, left_reader) = Lent::new(started.stdout);
-        let (writer, left_writer) = Lent::new(started.stdin);
+        self.traffic.hide_secrets_of(&self.config);
+        let (reader, left_reader) = Lent::new(self.traffic.hear(started.stdout));
+        let (writer, left_writer) = Lent::new(self.traffic.overhear(started.stdin));
         let mut connection = Box::pin(self.hub.connect(generation, reader, writer));
         let (mut phase, mut fault) = (self.hub.phase(), self.hub.fault());
         let crowd = Instant::now() + CROWD;
