@@ -62,7 +62,8 @@ pub async fn sweep(deadline: Deadline) -> SweepReport {
         }
         found = look(&scope, deadline, &mut known, || orphans(&Census::read())).await;
     }
-    let (left, mut ended): (Vec<_>, Vec<_>) = known.into_iter().partition(|(id, _)| id.is_alive());
+    let (left, mut ended): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|(id, _)| os::may_live(id.pid, id.start));
     ended.sort_unstable();
     SweepReport { ended, left: left.into_iter().map(|(id, _)| id).collect() }
 }

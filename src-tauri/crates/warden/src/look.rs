@@ -1,9 +1,9 @@
 //! Looking at processes that may not let themselves be looked at.
 //!
-//! A process's environment, command line and memory sums lie behind locks that it holds itself
-//! while it executes a program or changes its memory. One that a file system without an answer
-//! keeps there keeps everybody waiting who looks, as long as it takes (`ps` hangs, too), and it
-//! need not be ours. So another thread looks, and whoever does not answer in time is left out
+//! A process's environment, command line and memory sums, on some kernels even its `stat`, lie
+//! behind locks that it holds itself while it executes a program or changes its memory. One that
+//! a file system without an answer keeps there keeps everybody waiting who looks, as long as it
+//! takes (`ps` hangs, too), and it need not be ours. So another thread looks, and whoever does not answer in time is left out
 //! until that thread has come back.
 
 use std::{
@@ -36,6 +36,11 @@ struct Turn {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a process keeps a thread of ours waiting now.
+pub fn is_held(pid: u32) -> bool {
+    lock(&HELD).contains(&pid)
 }
 
 /// What `read` says of each process, without those that do not let it: it never waits for long.

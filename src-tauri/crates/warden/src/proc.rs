@@ -2,7 +2,13 @@
 
 use crate::{look, table::Stat};
 use rustix::process::geteuid;
-use std::{collections::HashMap, fs, io::Read, os::unix::fs::MetadataExt};
+use std::{
+    collections::HashMap,
+    fs,
+    io::Read,
+    os::unix::fs::MetadataExt,
+    sync::{Mutex, PoisonError},
+};
 
 impl Stat {
     /// Reads the line. The name (field 2) may contain anything, parentheses too,
@@ -30,8 +36,11 @@ impl Stat {
     }
 }
 
-/// The process that has this pid now.
+/// The process that has this pid now; `None` also for one that does not let us look.
 pub fn stat(pid: u32) -> Option<Stat> {
+    if look::is_held(pid) {
+        return None;
+    }
     let mut buffer = [0; 1024];
     read_stat(pid, &mut buffer)
 }
@@ -43,10 +52,25 @@ fn read_stat(pid: u32, buffer: &mut [u8]) -> Option<Stat> {
     Stat::parse(&buffer[..length])
 }
 
-/// Every process, zombies included, in the order of their pids.
+/// What was seen last, for those that do not let us look any more.
+static LAST: Mutex<Vec<Stat>> = Mutex::new(Vec::new());
+
+/// Every process, zombies included, in the order of their pids. One that does not let us look
+/// is as it was before; if that was another one with its number, [`stat`] does not confirm it.
 pub fn all() -> Vec<Stat> {
-    let mut buffer = [0; 1024];
-    pids().filter_map(|pid| read_stat(pid, &mut buffer)).collect()
+    let pids: Vec<u32> = pids().collect();
+    let mut found = look::each(pids.iter().copied(), stat);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = |pid: u32| last.binary_search_by_key(&pid, |stat| stat.pid).ok().map(|at| last[at]);
+    let table: Vec<Stat> = pids
+        .into_iter()
+        .filter_map(|pid| match found.remove(&pid) {
+            Some(stat) => stat,
+            None => seen(pid),
+        })
+        .collect();
+    last.clone_from(&table);
+    table
 }
 
 /// Every pid that `/proc` lists.
@@ -96,12 +120,21 @@ pub fn is_ours(pid: u32) -> bool {
 /// The user that started a process, who may signal it also when it runs as another.
 fn real_user(pid: u32) -> Option<u32> {
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    find_real_user(&status)
+    numbers(&status, b"Uid:").first().copied()
 }
 
-fn find_real_user(status: &[u8]) -> Option<u32> {
-    let line = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
-    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
+/// How many PID namespaces count a process, from that of `/proc` down to its own. The status
+/// says so of every process, also where [`namespace`] may not be read.
+pub fn depth(pid: u32) -> Option<usize> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    Some(numbers(&status, b"NSpid:").len()).filter(|depth| *depth > 0)
+}
+
+/// The numbers of a line of `/proc/<pid>/status`; none where there is no such line.
+fn numbers(status: &[u8], name: &[u8]) -> Vec<u32> {
+    let line = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(name));
+    let text = line.and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
+    text.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect()
 }
 
 /// The PID namespace that a process lives in, as the kernel names it.
@@ -157,8 +190,9 @@ mod tests {
     #[test]
     fn the_real_user_is_the_first_of_four() {
         let status = b"Name:\tsu\nUmask:\t0022\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n";
-        assert_eq!(find_real_user(status), Some(1000));
-        assert_eq!(find_real_user(b"Name:\tUid:\n"), None);
+        assert_eq!(numbers(status, b"Uid:"), [1000, 0, 0, 0]);
+        assert!(numbers(b"Name:\tUid:\n", b"Uid:").is_empty());
+        assert!(depth(std::process::id()) > Some(0));
         let me = std::process::id();
         assert_eq!(real_user(me), Some(rustix::process::getuid().as_raw()));
         assert!(is_ours(me));

@@ -1,7 +1,10 @@
 //! Linux: `/proc` and pidfds, shared with the warden.
 
 use super::Stat;
-use gantry_warden::look;
+use gantry_warden::{
+    look,
+    proc::{depth, namespace},
+};
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
@@ -19,8 +22,12 @@ pub(crate) const HAS_WARDEN: bool = true;
 /// Whether a process counts pids as we do: what a cookie from another PID
 /// namespace (a container) says about its owner means nothing here.
 pub(crate) fn same_namespace(pid: u32) -> bool {
-    let ours = gantry_warden::proc::namespace(std::process::id());
-    ours.is_some() && gantry_warden::proc::namespace(pid) == ours
+    let ours = namespace(std::process::id());
+    match look::each([pid], namespace).remove(&pid).flatten() {
+        Some(theirs) => Some(theirs) == ours,
+        // One that may not be dumped does not say which; only that it is in no inner one.
+        None => depth(pid) == Some(1) && depth(std::process::id()) == Some(1),
+    }
 }
 
 /// Whether a process may be alive: when it cannot be looked at, its number alone says so.
