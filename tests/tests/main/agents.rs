@@ -244,6 +244,7 @@ async fn a_list_is_fetched_looked_at_and_taken_in_in_part() {
         let refused = instance.post("/api/agents_import", &input).await;
         let said = refused.body["error"]["message"].as_str().unwrap_or_default();
         assert!(said.contains(word), "{input}: {said}");
+        assert_eq!(refused.body["error"]["code"], "VALIDATION_ERROR", "{input}");
     }
     [served, elsewhere, no_list].iter().for_each(tokio::task::JoinHandle::abort);
     instance.quit().await;

@@ -330,7 +330,8 @@ impl Installs {
     /// # Errors
     /// Why it could not be fetched.
     pub(crate) async fn fetch(&self, gantry: &Path, url: &str) -> Result<String> {
-        let failed = |why: String| Error::failed(format!("url: {why}"));
+        // As with a file that cannot be read: it is the caller's to name another.
+        let failed = |why: String| Error::invalid(format!("url: {why}"));
         let launched = self.inner.parts.supervisor.launch(Launch {
             name: "fetch-agents".to_owned(),
             role: Role::Own,
