@@ -3,7 +3,7 @@
 
 use gantry_tests::{Instance, Stage, programs, python};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{process::Stdio, time::Duration};
 
 /// What is held against each answer.
@@ -21,6 +21,8 @@ const LEFT_OUT: &[&str] = &[
 ];
 /// Seconds of the run. `GANTRY_LOAD=long` takes ten times as many.
 const SPAN: u64 = 30;
+/// Fewer requests have seen nothing.
+const ENOUGH: u64 = 50;
 
 #[tokio::test]
 async fn requests_from_the_document_get_answers_that_it_knows() {
@@ -38,7 +40,24 @@ async fn requests_from_the_document_get_answers_that_it_knows() {
     let (answer, _) = instance.turn(request, Duration::from_secs(30)).await;
 
     let is_long = std::env::var("GANTRY_LOAD").is_ok_and(|value| value == "long");
-    let span = if is_long { 10 * SPAN } else { SPAN };
+    let first = if is_long { 10 * SPAN } else { SPAN };
+    // A machine that is busy with other things gets little done in the first span.
+    for span in [first, 4 * first] {
+        let cases = run(&stage, &instance, &answer["session_id"], span).await;
+        if cases > ENOUGH {
+            break;
+        }
+        assert!(span == first, "{cases} cases only in {span} s");
+    }
+
+    let health = instance.send(instance.request(Method::GET, "/health")).await;
+    assert_eq!(health.body["status"], "ok");
+    instance.quit().await;
+    stage.finish().await;
+}
+
+/// Lets it look for so many seconds, and returns how many requests it made.
+async fn run(stage: &Stage, instance: &Instance, session: &Value, span: u64) -> u64 {
     let mut tester = stage.command(python::program("schemathesis"));
     let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/schemathesis");
     tester.args(["--config-file", &format!("{hooks}/schemathesis.toml")]);
@@ -54,7 +73,7 @@ async fn requests_from_the_document_get_answers_that_it_knows() {
     tester.env("PYTHONDONTWRITEBYTECODE", "1").env("NO_COLOR", "1");
     tester.env("FAKE_AGENT", programs::path("fake_agent"));
     tester.env("FAKE_MCP", programs::path("fake_mcp"));
-    tester.env("REAL_SESSION", answer["session_id"].as_str().unwrap());
+    tester.env("REAL_SESSION", session.as_str().unwrap());
     tester.env("REAL_PROJECT", stage.path("project"));
     tester.stdin(Stdio::null());
     let bound = Duration::from_secs(3 * span + 60);
@@ -63,13 +82,6 @@ async fn requests_from_the_document_get_answers_that_it_knows() {
     let errors = String::from_utf8_lossy(&output.stderr);
     let said = said.replace(&instance.token, "(the token)");
     assert_eq!(output.status.code(), Some(0), "{said}\n{errors}\n{}", instance.log());
-    // It did look at something.
     let cases = said.lines().find_map(|line| line.trim().split_once(" generated"));
-    let cases: u64 = cases.and_then(|(count, _)| count.parse().ok()).unwrap_or(0);
-    assert!(cases > 50, "{cases} cases only:\n{said}");
-
-    let health = instance.send(instance.request(Method::GET, "/health")).await;
-    assert_eq!(health.body["status"], "ok");
-    instance.quit().await;
-    stage.finish().await;
+    cases.and_then(|(count, _)| count.parse().ok()).unwrap_or(0)
 }

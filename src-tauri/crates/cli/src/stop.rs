@@ -35,7 +35,12 @@ pub async fn run(options: Stop) -> Result<u8, Failure> {
         sessions.iter().map(|session| remote.call("session_stop", json!({ "session": session })));
     let mut all = Vec::new();
     for answer in futures::future::join_all(stops).await {
-        let stopped: SessionStopped = serde_json::from_value(answer?)
+        let answer = match answer {
+            // It was deleted meanwhile: it does not run either.
+            Err(failure) if options.all && failure.is_absent() => continue,
+            answer => answer?,
+        };
+        let stopped: SessionStopped = serde_json::from_value(answer)
             .map_err(|error| Failure::new("stop", format!("an unknown answer: {error}")))?;
         if !options.json {
             say(&line(&stopped));

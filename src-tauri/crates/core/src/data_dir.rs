@@ -88,8 +88,10 @@ impl DataDir {
 
 /// Why a part of the data directory cannot be used, and what to do about it.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> io::Error {
+    let is_in_the_way =
+        matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory);
     let why = match path.ancestors().find(|part| part.exists()) {
-        Some(part) if error.kind() != io::ErrorKind::PermissionDenied && !part.is_dir() => {
+        Some(part) if is_in_the_way && !part.is_dir() => {
             format!("{} is no directory", part.display())
         }
         _ if error.to_string().contains(&*path.to_string_lossy()) => error.to_string(),
