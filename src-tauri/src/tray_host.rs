@@ -23,7 +23,12 @@ pub fn is_not_there(tauri: &AppHandle, app: &App) {
 pub fn watch(tauri: &AppHandle, app: &App) {
     tauri.manage(Reachable(AtomicBool::new(false)));
     let (tauri, of) = (tauri.clone(), app.clone());
-    app.scope().spawn("watch the tray's host", async move { host::follow(&tauri, &of).await });
+    app.scope().spawn("watch the tray's host", async move {
+        tokio::select! {
+            () = host::follow(&tauri, &of) => {}
+            () = of.scope().cancelled() => {}
+        }
+    });
 }
 
 /// Keeps what was found out, and logs it when it is news; `told`: what was logged last.

@@ -118,10 +118,15 @@ async fn started_hidden_where_no_tray_can_bring_it_the_window_is_shown() {
     })
     .await;
     assert_eq!(desktop.window().await, None, "a panel was given no time to come");
-    shown(desktop.pid).await;
+    shown_after_all(&desktop).await;
     desktop.signal(rustix::process::Signal::TERM);
     desktop.ended_cleanly().await;
     stage.finish().await;
+}
+
+/// The panel is given ten seconds before.
+async fn shown_after_all(desktop: &Desktop) {
+    wait_until("the window is there", 2 * BOUND, async || desktop.window().await).await;
 }
 
 /// A panel that crashes takes the icon with it.
@@ -133,7 +138,7 @@ async fn a_window_in_the_tray_comes_back_when_the_tray_is_gone() {
     let mut desktop = Desktop::start(&stage).await;
     desktop.hide_in_the_tray().await;
     drop(host);
-    shown(desktop.pid).await;
+    shown_after_all(&desktop).await;
     desktop.signal(rustix::process::Signal::TERM);
     desktop.ended_cleanly().await;
     stage.finish().await;
