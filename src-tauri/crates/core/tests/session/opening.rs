@@ -128,7 +128,7 @@ async fn an_agent_that_is_not_there_is_said_and_holds_nothing() {
         })
         .await;
     let error = world.try_prompt(&session, "say hi").await.unwrap_err();
-    assert_eq!(error.code, ErrorCode::Failed);
+    assert_eq!(error.code, ErrorCode::UpstreamFailed);
     assert!(error.message.contains("no-such-agent-anywhere"), "{}", error.message);
     let view = world.view(&session);
     assert_eq!(view.state, SessionState::Failed);
