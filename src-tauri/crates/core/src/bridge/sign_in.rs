@@ -249,7 +249,7 @@ impl Shared {
         self.announce_all(&work.file);
         if let (Some(told), Err(why)) = (told, done) {
             let why = format!("the sign-in to `{}` did not begin: {why}", work.name);
-            let _ = told.send(Err(Error::failed(why)));
+            let _ = told.send(Err(Error::upstream(why)));
         }
     }
 
