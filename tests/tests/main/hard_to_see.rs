@@ -4,6 +4,7 @@ use gantry_tests::{Held, Instance, Stage, census, programs, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
 use std::{
+    env,
     os::unix::fs::PermissionsExt as _,
     time::{Duration, Instant},
 };
@@ -19,9 +20,22 @@ fn lives(pid: u32, start: u64) -> bool {
     census::row(pid).is_some_and(|row| row.start == start)
 }
 
+/// Whether a process may be held: whoever looks at all processes of the machine meanwhile, be it
+/// `ps` or a test beside, may have to wait for it. So only where everything is asked for.
+fn may_hold() -> bool {
+    let may = env::var_os("GANTRY_TEST_FULL").is_some();
+    if !may {
+        eprintln!("left out: only with GANTRY_TEST_FULL=1, and best alone");
+    }
+    may
+}
+
 /// A foreign process that a file server which does not answer keeps in the middle of an exec.
 #[tokio::test]
 async fn a_process_that_the_system_holds_holds_up_neither_start_nor_quit() {
+    if !may_hold() {
+        return;
+    }
     let stage = Stage::alone().await;
     let Some(held) = Held::start(&stage) else { return stage.finish().await };
     let mut instance = Instance::start(&stage).await;
@@ -44,6 +58,9 @@ async fn a_process_that_the_system_holds_holds_up_neither_start_nor_quit() {
 /// The same one, younger than the wardens: they look for strangers when Gantry is killed.
 #[tokio::test]
 async fn a_process_that_the_system_holds_holds_up_no_warden() {
+    if !may_hold() {
+        return;
+    }
     let stage = Stage::alone().await;
     let mut instance = Instance::start(&stage).await;
     let mut config = programs::fake_mcp(&["--ignore-eof", "--ignore-term", "--spawn", "daemon"]);

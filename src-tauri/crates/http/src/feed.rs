@@ -79,11 +79,14 @@ impl Frames for Feed {
     }
 }
 
+/// An event and what it is on the stream.
+type Frame = (Arc<Event>, Bytes);
+
 /// The last events as they were written for one reader, for all the others. Clones are the
 /// same ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
-    recent: Arc<Mutex<VecDeque<(Arc<Event>, Bytes)>>>,
+    recent: Arc<Mutex<VecDeque<Frame>>>,
 }
 
 impl Written {
