@@ -2,9 +2,10 @@
 //! about themselves. It shares no code with the product.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
@@ -47,11 +48,50 @@ impl Row {
     }
 }
 
-/// The living processes (no zombies) that we may read.
+/// How long one process may keep the census waiting.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Processes that kept it waiting: a test of this program, or of another one on this machine,
+/// holds them (see [`crate::Held`]).
+static HELD: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// The living processes (no zombies) that we may read, and that let themselves be read.
 pub fn table() -> Vec<Row> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(row).collect()
+    let held = || HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut rest: Vec<u32> = {
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| !held().contains(pid)).collect()
+    };
+    let mut rows = Vec::new();
+    while !rest.is_empty() {
+        let (sender, answers) = mpsc::channel();
+        let batch = rest.clone();
+        std::thread::spawn(move || {
+            for pid in batch {
+                let row = row(pid);
+                // One that was given up on is read to its end at last.
+                HELD.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+                if sender.send((pid, row)).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut read = 0;
+        loop {
+            match answers.recv_timeout(PATIENCE) {
+                Ok((_, row)) => {
+                    rows.extend(row);
+                    read += 1;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return rows,
+                Err(mpsc::RecvTimeoutError::Timeout) => break,
+            }
+        }
+        held().insert(rest[read]);
+        rest.drain(..=read);
+    }
+    rows
 }
 
 /// One living process.

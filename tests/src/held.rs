@@ -6,8 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A process in the middle of an exec that does not end. Nothing may read the whole process
-/// table while it is there, the census neither. Let go when dropped.
+/// A process in the middle of an exec that does not end. Whoever looks at it waits, so the
+/// census leaves it out. Let go when dropped.
 #[derive(Debug)]
 pub struct Held {
     keeper: Child,

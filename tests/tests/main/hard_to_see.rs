@@ -42,10 +42,13 @@ async fn a_process_that_the_system_holds_holds_up_neither_start_nor_quit() {
     assert!(instance.started_in < WAITED, "the start took {:?}", instance.started_in);
     let mut config = programs::fake_mcp(&["--ignore-eof", "--ignore-term"]);
     config["persistent"] = json!(true);
-    instance.api("servers_save", json!({ "name": "own", "config": config })).await;
+    let input = json!({ "name": "own", "config": config });
+    let saved = tokio::time::timeout(BOUND, instance.api("servers_save", input)).await;
+    assert!(saved.is_ok(), "the server is not saved");
     instance.server_in("own", "ready", BOUND).await;
     let began = Instant::now();
-    let processes = instance.api("processes", json!({})).await;
+    let processes = tokio::time::timeout(BOUND, instance.api("processes", json!({}))).await;
+    let processes = processes.unwrap_or_else(|_| panic!("the process view does not answer"));
     assert!(began.elapsed() < WAITED, "the process view took {:?}", began.elapsed());
     assert_eq!(processes["strays"], 0);
     let took = instance.quit().await;
