@@ -1065,6 +1065,32 @@ why: string, };
 export type Nothing = Record<symbol, never>;
 
 /**
+ * Whether and how a remote server may be signed in to.
+ */
+export type OauthChoice = boolean | OauthClient;
+
+/**
+ * What an authorization server knows of Gantry, when it has to be told beforehand.
+ */
+export type OauthClient = { 
+/**
+ * The client id that it gave out; without one Gantry registers itself.
+ */
+clientId?: string, 
+/**
+ * The secret that belongs to it: a literal, `${env:NAME}` or `${secret:ID}`.
+ */
+clientSecret?: string, 
+/**
+ * What to ask for, when it is not what the server says.
+ */
+scopes?: Array<string>, 
+/**
+ * The port of `http://127.0.0.1:PORT/callback`, when it has to be a certain one.
+ */
+redirectPort?: number, };
+
+/**
  * What closing the window does, where a tray can bring it back. Without one it quits.
  */
 export type OnClose = "ask" | "tray" | "quit";
@@ -1537,6 +1563,28 @@ error: string | null,
 fetched?: number, };
 
 /**
+ * How it stands with signing in to a remote server.
+ */
+export type ServerSignIn = { 
+/**
+ * What is to be done about it.
+ */
+state: ServerSignInState, 
+/**
+ * Until when the user can finish the one that was begun.
+ */
+until?: number, 
+/**
+ * Why the last attempt came to nothing.
+ */
+error?: string, };
+
+/**
+ * What is to be done about a sign-in.
+ */
+export type ServerSignInState = "needed" | "waiting" | "signed_in";
+
+/**
  * A server's state as others see it.
  */
 export type ServerState = "stopped" | "starting" | "ready" | "degraded" | "restarting" | "failed";
@@ -1750,6 +1798,19 @@ export type ServersTools = {
 tools: Array<JsonValue>, };
 
 /**
+ * Input of `servers_traffic`.
+ */
+export type ServersTraffic = { 
+/**
+ * The server's name.
+ */
+name: string, 
+/**
+ * At most this many messages, the newest (200 when absent).
+ */
+tail?: number, };
+
+/**
  * Input of `session_answer`.
  */
 export type SessionAnswer = { 
@@ -1769,17 +1830,6 @@ action: QuestionAction,
  * The form's values by the names of its fields; only with `accept`.
  */
 content?: JsonValue, };
- * Input of `servers_traffic`.
- */
-export type ServersTraffic = { 
-/**
- * The server's name.
- */
-name: string, 
-/**
- * At most this many messages, the newest (200 when absent).
- */
-tail?: number, };
 
 /**
  * Input of `session_authenticate`.
@@ -2243,6 +2293,19 @@ methods: Array<JsonValue>,
 log_out: boolean, };
 
 /**
+ * Answer of `servers_sign_in`.
+ */
+export type SignInBegun = { 
+/**
+ * The page at which the user signs in.
+ */
+url: string, 
+/**
+ * Until when.
+ */
+until: number, };
+
+/**
  * The state at one instant; the events after `seq` change it.
  */
 export type Snapshot = { 
@@ -2493,7 +2556,7 @@ export interface Commands {
   /** Stops and starts a server. */
   servers_restart: { input: ServerName; output: ServerView };
   /** Begins a sign-in to a remote server: the page to open in a browser. It is finished there;
-   * the server's `sign_in` says how it went. */
+ the server's `sign_in` says how it went. */
   servers_sign_in: { input: ServerName; output: SignInBegun };
   /** Gives up a sign-in that was begun. */
   servers_sign_in_cancel: { input: ServerName; output: Done };
@@ -2580,9 +2643,3 @@ export interface Commands {
   /** Ends Gantry: answers, then shuts down. */
   quit: { input: Nothing; output: Done };
 }
-
-export type OauthChoice = boolean | OauthClient;
-export type OauthClient = { clientId?: string, clientSecret?: string, scopes?: Array<string>, redirectPort?: number, };
-export type ServerSignIn = { state: ServerSignInState, until?: number, error?: string, };
-export type ServerSignInState = "needed" | "waiting" | "signed_in";
-export type SignInBegun = { url: string, until: number, };
