@@ -18,9 +18,11 @@ test('a prompt that waits for a server says for which, and then has it', () =>
     await stage.api('servers_save', { name: 'slow one', config: { ...config, enabled: false } });
     await stage.api('servers_enable', { name: 'slow one', enabled: true });
     await stage.startSession({ agent: 'scripted', permission: 'all' });
-    await stage.say('TOOLS');
+    // Not `say`: the turn is there only when the waiting is over.
+    await page.getByTestId('composer').fill('TOOLS');
+    await page.getByTestId('composer').press('Enter');
     await page.getByText('Waiting for servers: slow one').first().waitFor();
-    assert.deepEqual(await stage.inaccessible(), []);
+    await until('the turn is shown', async () => (await page.getByTestId('turn').count()) > 0);
     const turn = await stage.endOfTurn();
     assert.match(await turn.innerText(), /tool_1/);
     const { sessions } = await stage.api('sessions_list', {});

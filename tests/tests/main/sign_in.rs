@@ -106,8 +106,9 @@ fn chat(url: &str) -> Value {
 #[tokio::test]
 async fn a_server_that_wants_a_sign_in_is_used_through_the_bridge_once_signed_in() {
     let mut scene = Scene::start(Faults::default(), json!({})).await;
-    let far = scene.until_sign_in("needed").await;
-    assert_eq!(far["state"], "failed", "{far}");
+    scene.until_sign_in("needed").await;
+    // Its process has to end first.
+    let far = scene.instance.server_in("far", "failed", BOUND).await;
     assert_eq!(far["error"], "it needs you to sign in");
     // A session is not kept waiting, and has the server by its bridge URL all the same.
     let (answer, _) = scene.instance.turn(chat(&scene.authority.url()), BOUND).await;
