@@ -199,12 +199,15 @@ async fn a_call_that_is_refused_waits_for_a_sign_in_that_is_given_up_declined_an
     scene.finish().await;
 }
 
+/// What makes a server one that cannot be trusted.
+type Spoil = fn(&mut Faults);
+
 /// What cannot be trusted is refused before the browser is opened.
 #[tokio::test]
 async fn a_sign_in_that_cannot_be_trusted_does_not_begin() {
     let scene = Scene::start(Faults::default(), json!({})).await;
     scene.until_sign_in("needed").await;
-    let variants: [(fn(&mut Faults), &str); 5] = [
+    let variants: [(Spoil, &str); 5] = [
         (|faults| faults.lacks_pkce = true, "PKCE"),
         (|faults| faults.is_another_issuer = true, "issuer mismatch"),
         (|faults| faults.is_another_resource = true, "resource mismatch"),
@@ -212,7 +215,7 @@ async fn a_sign_in_that_cannot_be_trusted_does_not_begin() {
         (|faults| faults.lacks_registration = true, "oauth.clientId"),
     ];
     for (spoil, part) in variants {
-        scene.authority.set(|faults| spoil(faults));
+        scene.authority.set(spoil);
         let why = scene.refusal().await;
         assert!(why.contains(part), "{part}: {why}");
         scene.authority.set(|faults| *faults = Faults::default());
@@ -264,13 +267,13 @@ async fn only_the_right_return_of_the_browser_counts() {
     let gone = http_client().get(&right).send().await;
     assert!(gone.is_err() || gone.unwrap().status() == 400, "the listener is still there");
 
-    let variants: [fn(&mut Faults); 2] =
+    let variants: [Spoil; 2] =
         [|faults| faults.returns_other_issuer = true, |faults| faults.returns_no_issuer = true];
     for spoil in variants {
         scene.instance.api("servers_sign_out", json!({ "name": "far" })).await;
         scene.until_sign_in("needed").await;
         let tokens = scene.authority.seen().tokens.len();
-        scene.authority.set(|faults| spoil(faults));
+        scene.authority.set(spoil);
         assert!(browse(&scene.begin().await).await.contains("Not signed in"));
         let far = scene.until_sign_in("needed").await;
         let why = far["sign_in"]["error"].as_str().unwrap_or_default().to_owned();

@@ -54,7 +54,7 @@ pub async fn run(server: Server) -> u8 {
         }
         Deadline::after(FAREWELL)
     };
-    let carried = remote.carry_until(input, &mut output, stop).await;
+    let carried = Box::pin(remote.carry_until(input, &mut output, stop)).await;
     // Whoever read it may be gone.
     let _ = output.flush().await;
     match carried {

@@ -59,7 +59,7 @@ pub async fn run(args: McpArgs) -> u8 {
     start_log();
     match args.task() {
         Ok(Task::Recall) => recall(args).await,
-        Ok(Task::Carry(server)) => carry::run(*server).await,
+        Ok(Task::Carry(server)) => Box::pin(carry::run(*server)).await,
         Ok(Task::SignIn(server)) => auth::flow::run(*server).await,
         Ok(Task::Serve(servers)) => {
             serve(servers, args.config.is_some() || args.config_file.is_some()).await

@@ -103,7 +103,9 @@ impl Upstream {
             let mut ready_since = None;
             let end = match &self.server.kind {
                 Kind::Program { .. } => self.run_program(generation, &mut ready_since).await,
-                Kind::Remote { .. } => self.run_remote(generation, &mut ready_since).await,
+                Kind::Remote { .. } => {
+                    Box::pin(self.run_remote(generation, &mut ready_since)).await
+                }
                 Kind::Unusable(why) => End::Hopeless(why.clone()),
             };
             let why = match end {

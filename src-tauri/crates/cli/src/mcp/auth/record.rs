@@ -6,11 +6,14 @@ use rmcp::transport::auth::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Write},
     path::PathBuf,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
+
+/// Between two looks whether the lock is free.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// What is known of one sign-in.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -76,15 +79,18 @@ impl RecordFile {
     /// When the folder cannot be written.
     pub async fn lock(&self) -> io::Result<Locked> {
         let path = self.0.with_extension("lock");
-        let locked = tokio::task::spawn_blocking(move || {
-            if let Some(folder) = path.parent() {
-                private_folder(folder)?;
+        if let Some(folder) = path.parent() {
+            private_folder(folder)?;
+        }
+        let file = private(OpenOptions::new().create(true).truncate(false)).open(path)?;
+        // Asked again and again: a thread that waits for it could not be told to stop.
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Locked { _file: file }),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(AGAIN).await,
+                Err(TryLockError::Error(why)) => return Err(why),
             }
-            let file = private(OpenOptions::new().create(true).truncate(false)).open(path)?;
-            file.lock()?;
-            Ok(Locked { _file: file })
-        });
-        locked.await.map_err(io::Error::other)?
+        }
     }
 
     /// Replaces what it says.

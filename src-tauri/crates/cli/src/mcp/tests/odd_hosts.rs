@@ -46,7 +46,7 @@ async fn asked(url: &str) -> Value {
             let _ = stop.await;
             Deadline::after(BOUND)
         };
-        let _ = remote.carry_until(from, to, stop).await;
+        let _ = Box::pin(remote.carry_until(from, to, stop)).await;
     });
     let request = "{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"tools/list\"}\n";
     writer.write_all(request.as_bytes()).await.expect("sent");
