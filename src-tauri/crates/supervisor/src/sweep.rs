@@ -42,10 +42,16 @@ pub struct SweepReport {
 /// started from such a tree. Nor what is of the same owner as that tree: in a sandbox of an
 /// agent, we do not see the owner, who may live.
 pub async fn sweep(deadline: Deadline) -> SweepReport {
+    sweep_of(None, deadline).await
+}
+
+/// The same, for whoever knows that an owner is dead, even that of the tree we are in.
+async fn sweep_of(dead: Option<ProcessId>, deadline: Deadline) -> SweepReport {
     let scope = Scope::root("sweep");
     let began = Instant::now();
     let mut known: HashMap<ProcessId, String> = HashMap::new();
-    let mut found = look(&scope, deadline, &mut known, || orphans(&Census::read())).await;
+    let mut found =
+        look(&scope, deadline, &mut known, move || orphans(&Census::read(), dead)).await;
     if found.is_empty() {
         return SweepReport::default();
     }
@@ -53,14 +59,14 @@ pub async fn sweep(deadline: Deadline) -> SweepReport {
     let kill_at = began + deadline.remaining() / 2;
     while !found.is_empty() && !deadline.is_over() {
         if Instant::now() >= kill_at {
-            let kill = || os::round(|| orphans(&Census::read()));
+            let kill = move || os::round(|| orphans(&Census::read(), dead));
             look(&scope, deadline, &mut known, kill).await;
         }
         tokio::select! {
             () = sleep(PAUSE) => {}
             () = sleep_until(deadline.instant()) => {}
         }
-        found = look(&scope, deadline, &mut known, || orphans(&Census::read())).await;
+        found = look(&scope, deadline, &mut known, move || orphans(&Census::read(), dead)).await;
     }
     let (left, mut ended): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|(id, _)| os::may_live(id.pid, id.start));
@@ -83,7 +89,7 @@ pub async fn sweep_after(owner: ProcessId, mut input: impl AsyncRead + Unpin) ->
         }
         sleep(PAUSE).await;
     }
-    sweep(Deadline::after(REAPING)).await
+    sweep_of(Some(owner), Deadline::after(REAPING)).await
 }
 
 /// Does what finds orphans, and notes what they are. It takes a moment longer than until the
@@ -116,8 +122,9 @@ async fn look(
     found
 }
 
-/// Bearers of dead owners' cookies, and what hangs below them.
-fn orphans(census: &Census) -> Vec<Stat> {
+/// Bearers of dead owners' cookies, and what hangs below them. A reaper bears the cookie of the
+/// owner whose end it has seen, `dead`.
+fn orphans(census: &Census, dead: Option<ProcessId>) -> Vec<Stat> {
     let alive: HashMap<u32, u64> = census
         .table
         .iter()
@@ -132,7 +139,8 @@ fn orphans(census: &Census) -> Vec<Stat> {
     let bearers = census.bearers(0, &HashSet::new(), |_| true);
     let (owned, orphaned): (Vec<_>, Vec<_>) =
         bearers.into_iter().partition(|(_, cookie)| is_alive(cookie.owner));
-    let around_us = owners_around_us();
+    let mut around_us = owners_around_us();
+    around_us.retain(|owner| Some(*owner) != dead);
     let orphaned: Vec<Stat> = orphaned
         .into_iter()
         .filter(|(_, cookie)| !around_us.contains(&cookie.owner))
@@ -196,7 +204,7 @@ mod tests {
         };
         let bearer = (0..1_000_000).find_map(|_| bearer()).expect("it bears the cookie");
         // A table from before we were there.
-        assert!(orphans(&Census { table: vec![bearer] }).is_empty());
+        assert!(orphans(&Census { table: vec![bearer] }, None).is_empty());
         assert!(os::may_live(me.pid, me.start) && !os::may_live(me.pid, me.start + 1));
         assert!(!os::may_live(u32::MAX >> 1, 1));
     }
