@@ -40,7 +40,12 @@ pub(super) fn page(commands: impl Iterator<Item = Command>, types: &str) -> Stri
     }
     page.push_str("</table>");
     let declarations = types.split("export interface Commands").next().unwrap_or_default();
-    let _ = write!(page, "<h2>Types</h2><pre>{}</pre></body></html>", text(declarations.trim()));
+    // Its long lines scroll, also by the keyboard.
+    let _ = write!(
+        page,
+        "<h2 id=\"types\">Types</h2><pre tabindex=\"0\" role=\"region\" aria-labelledby=\"types\">{}</pre></body></html>",
+        text(declarations.trim())
+    );
     page
 }
 
