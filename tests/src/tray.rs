@@ -9,6 +9,8 @@ use zbus::{
 
 const PATH: &str = "/org/ayatana/NotificationItem/tray_icon_tray_app_main/Menu";
 const MENU: &str = "com.canonical.dbusmenu";
+/// How long a connection may take to say whether it has a menu; it is asked again.
+const ANSWER: Duration = Duration::from_secs(1);
 
 type Layout = (u32, (i32, HashMap<String, OwnedValue>, Vec<OwnedValue>));
 
@@ -30,10 +32,12 @@ impl TrayMenu {
             for name in names.list_names().await.ok()? {
                 let is_unique = name.starts_with(':');
                 let owner = names.get_connection_unix_process_id(name.inner().clone()).await;
-                if is_unique
-                    && owner.ok() == Some(pid)
-                    && layout(&bus, name.as_str()).await.is_some()
-                {
+                if !is_unique || owner.ok() != Some(pid) {
+                    continue;
+                }
+                // A program has several connections; one that serves nothing never answers.
+                let layout = tokio::time::timeout(ANSWER, layout(&bus, name.as_str())).await;
+                if layout.is_ok_and(|layout| layout.is_some()) {
                     return Some(name.to_string());
                 }
             }
