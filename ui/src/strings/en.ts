@@ -97,7 +97,7 @@ export const en = {
   'data.kindWhat.agents': 'installed by Gantry',
   'data.kindWhat.workspaces': 'folders of programs that use the HTTP API',
   'data.kindWhat.logs': 'without what was said, and without secrets',
-  'data.kindWhat.other': 'what it needs while it runs',
+  'data.kindWhat.other': 'sign-ins to servers, and what it needs while it runs',
   'data.export': 'Export all conversations',
   'data.exportWhat': 'One JSON file with every session and its turns.',
   'data.exportGo': 'Export',

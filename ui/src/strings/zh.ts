@@ -95,7 +95,7 @@ export const zh: Texts = {
   'data.kindWhat.agents': '由 Gantry 安装',
   'data.kindWhat.workspaces': '通过 HTTP API 使用 Gantry 的程序的文件夹',
   'data.kindWhat.logs': '不含对话内容，也不含密钥',
-  'data.kindWhat.other': '运行时所需的文件',
+  'data.kindWhat.other': '服务器的登录信息，以及运行时所需的文件',
   'data.export': '导出所有对话',
   'data.exportWhat': '一个 JSON 文件，包含每个会话及其所有轮次。',
   'data.exportGo': '导出',

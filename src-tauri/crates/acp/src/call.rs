@@ -3,8 +3,8 @@
 use agent_client_protocol as sdk;
 use serde_json::{Value, json};
 
-/// The question to the user.
-pub(crate) const ELICIT: &str = "elicitation/create";
+/// The method of a question to the user.
+pub const ELICIT: &str = "elicitation/create";
 
 /// A request of the agent that [`crate::Offers`] covers: `fs/*`, `terminal/*`,
 /// `elicitation/create`. Answer it once; dropping it answers with an

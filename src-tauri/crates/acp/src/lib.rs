@@ -34,7 +34,7 @@ mod tap;
 mod tests;
 mod update;
 
-pub use call::{CallError, ClientCall};
+pub use call::{CallError, ClientCall, ELICIT};
 pub use facts::AgentFacts;
 pub use from_agent::{Answer, FromAgent, PermissionAsk};
 pub use offers::Offers;

@@ -1,8 +1,11 @@
 //! `gantry fetch`: one document from the network, for the core, which speaks no HTTP itself.
 
-use crate::{agent::is_loopback, failure::Failure};
+use crate::{
+    failure::Failure,
+    mcp::remote::{chain, is_loopback},
+};
 use reqwest::{Client, Url, redirect};
-use std::{error::Error as _, io::Write as _, time::Duration};
+use std::{io::Write as _, time::Duration};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 /// How long all of it may take.
@@ -38,7 +41,7 @@ pub async fn run() -> Result<u8, Failure> {
 async fn get(address: &str) -> Result<Vec<u8>, String> {
     let url = Url::parse(address)
         .map_err(|_| "this is no address; it looks like https://example.com/agents.json")?;
-    let is_local = is_loopback(url.as_str());
+    let is_local = is_loopback(&url);
     check(&url, is_local)?;
     let follow = redirect::Policy::custom(move |attempt| {
         if attempt.previous().len() > MOST_REDIRECTS {
@@ -54,13 +57,13 @@ async fn get(address: &str) -> Result<Vec<u8>, String> {
         // A proxy of the user's network cannot reach this machine.
         client = client.no_proxy();
     }
-    let client = client.build().map_err(|error| describe(&error))?;
-    let mut response = client.get(url).send().await.map_err(|error| describe(&error))?;
+    let client = client.build().map_err(|error| chain(&error))?;
+    let mut response = client.get(url).send().await.map_err(|error| chain(&error))?;
     if !response.status().is_success() {
         return Err(format!("the server answered {}", response.status()));
     }
     let mut document = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| describe(&error))? {
+    while let Some(piece) = response.chunk().await.map_err(|error| chain(&error))? {
         if document.len() + piece.len() > LONGEST {
             return Err(format!("the document is longer than {} MiB", LONGEST >> 20));
         }
@@ -74,24 +77,13 @@ fn check(url: &Url, may_be_local: bool) -> Result<(), String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("an address with a user's name or password is not fetched".to_owned());
     }
-    let is_local = is_loopback(url.as_str());
+    let is_local = is_loopback(url);
     match url.scheme() {
         "https" if !is_local || may_be_local => Ok(()),
         "http" if is_local && may_be_local => Ok(()),
         "http" | "https" if is_local => Err("it leads to this machine".to_owned()),
         _ => Err("only https:// addresses are fetched, or http:// of this machine".to_owned()),
     }
-}
-
-/// With its causes: the first says little.
-fn describe(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

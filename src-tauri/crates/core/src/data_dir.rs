@@ -115,19 +115,40 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> io::Error {
 /// # Errors
 /// What the file system said, with the path.
 pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    replace(path, text, |_| Ok(()))
+}
+
+/// The same for what must outlive the power: waits for the disk.
+///
+/// # Errors
+/// As [`write_private`].
+pub fn write_private_to_last(path: &Path, text: &str) -> io::Result<()> {
+    replace(path, text, fs::File::sync_all)
+}
+
+fn replace(
+    path: &Path,
+    text: &str,
+    settle: impl FnOnce(&fs::File) -> io::Result<()>,
+) -> io::Result<()> {
     use std::io::Write as _;
     let whole =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let draft = path.with_extension(format!("{}.new", std::process::id()));
+    // What a crash left may have been made by somebody else, with other rights.
+    let _ = fs::remove_file(&draft);
     let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
         options.mode(0o600);
     }
     let mut file = options.open(&draft).map_err(whole)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&draft, path));
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| settle(&file))
+        .and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         // On a full disk nobody needs half of it as well.
         let _ = fs::remove_file(&draft);

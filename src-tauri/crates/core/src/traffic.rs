@@ -143,7 +143,7 @@ impl Masks {
                     && map.contains_key("name")
                     && map.contains_key("value");
                 for (key, value) in map.iter_mut() {
-                    if value.is_string() && (is_pair && key == "value" || is_secret(key)) {
+                    if value.is_string() && (is_pair && key == "value" || is_secret_field(key)) {
                         *value = Value::String(MASK.to_owned());
                     } else {
                         self.mask(value);
@@ -155,8 +155,9 @@ impl Masks {
     }
 }
 
-/// Whether the name of a field says that its value is a secret.
-fn is_secret(name: &str) -> bool {
+/// Whether the name of a field of a message says that its value is a secret. Narrower than what
+/// [`crate::session::is_secret`] says of variables: `key` and `author` are words of every day here.
+fn is_secret_field(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace(['_', '-'], "");
     let words = [
         "APIKEY",

@@ -72,7 +72,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
     fn take(&mut self) -> Option<Line> {
         loop {
-            let found = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+            let found = memchr::memchr(b'\n', &self.buffer[self.scanned..]);
             let Some(found) = found else {
                 self.scanned = self.buffer.len();
                 if self.buffer.len() > self.limit.max(SAMPLE) {

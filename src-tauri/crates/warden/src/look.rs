@@ -3,8 +3,8 @@
 //! A process's environment, command line and memory sums, on some kernels even its `stat`, lie
 //! behind locks that it holds itself while it executes a program or changes its memory. One that
 //! a file system without an answer keeps there keeps everybody waiting who looks, as long as it
-//! takes (`ps` hangs, too), and it need not be ours. So another thread looks, and whoever does not answer in time is left out
-//! until that thread has come back.
+//! takes (`ps` hangs, too), and it need not be ours. So another thread looks, and whoever does not
+//! answer in time is left out until that thread has come back.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -19,8 +19,6 @@ mod tools;
 mod upstream;
 mod wire;
 
-pub(crate) use upstream::is_loopback;
-
 use crate::mcp::stdio;
 use agent_client_protocol::Lines;
 use gantry_supervisor::{Cause, Deadline, Scope, Supervisor, warden_beside_us};

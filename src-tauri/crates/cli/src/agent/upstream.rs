@@ -364,10 +364,8 @@ fn http_transport(
 }
 
 /// Whether the address is on this machine.
-pub(crate) fn is_loopback(url: &str) -> bool {
-    let Ok(url) = reqwest::Url::parse(url) else { return false };
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+pub(super) fn is_loopback(url: &str) -> bool {
+    reqwest::Url::parse(url).is_ok_and(|url| crate::mcp::remote::is_loopback(&url))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use gantry_mcp::{
     revision,
 };
 use gantry_supervisor::Scope;
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
@@ -237,6 +237,11 @@ fn named(message: &Envelope) -> Option<(List, &str)> {
     Some((list, message.param(path)?))
 }
 
+/// Who answers for all of them.
+fn info() -> Value {
+    json!({ "name": "gantry", "title": "Gantry", "version": env!("CARGO_PKG_VERSION") })
+}
+
 impl Inner {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -261,8 +266,7 @@ impl Inner {
         self.watch(message.params().unwrap_or("{}"));
         let asked = message.param(&["protocolVersion"]).and_then(frame::string).unwrap_or_default();
         let version = revision::negotiate(&asked);
-        let info =
-            json!({ "name": "gantry", "title": "Gantry", "version": env!("CARGO_PKG_VERSION") });
+        let info = info();
         let result = format!(
             r#"{{"protocolVersion":"{version}","capabilities":{CAPABILITIES},"serverInfo":{info}}}"#
         );
@@ -342,7 +346,8 @@ impl Inner {
 
     fn take_from_member(&self, index: usize, message: ToClient) -> Result<(), Full> {
         let ToClient { line, concerning, last } = message;
-        if let Some(id) = concerning.clone().filter(|_| last) {
+        let is_of_a_request = concerning.is_some();
+        if let Some(id) = concerning.filter(|_| last) {
             let (own, _) = {
                 let mut state = self.state();
                 (state.own.remove(&id), state.routed.remove(&id))
@@ -356,7 +361,6 @@ impl Inner {
             }
             return self.requests.answer(&id, line, &self.output);
         }
-        let is_of_a_request = concerning.is_some();
         let Ok(parsed) = Envelope::parse(line.clone()) else { return Ok(()) };
         if parsed.kind() == Kind::Request {
             let Some((theirs, span)) = parsed.id().zip(parsed.id_span()) else { return Ok(()) };

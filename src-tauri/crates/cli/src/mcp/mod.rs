@@ -18,7 +18,7 @@ mod memory;
 mod merge;
 mod modern;
 mod older;
-mod remote;
+pub(crate) mod remote;
 pub mod shutdown;
 mod sse;
 pub mod stdio;

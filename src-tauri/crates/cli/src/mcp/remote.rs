@@ -8,7 +8,7 @@
 mod client;
 mod streams;
 
-pub(super) use client::is_loopback;
+pub(crate) use client::is_loopback;
 
 use super::{
     auth::{Patience, Tokens},
@@ -201,7 +201,7 @@ impl Remote {
 }
 
 /// An error with its causes; without the URL, which may hold a token.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -234,7 +234,7 @@ struct Session<'a> {
     annotations: Annotations,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

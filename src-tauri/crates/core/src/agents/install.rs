@@ -23,17 +23,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// How long an installation may take.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 /// How long the programs of one that is given up may take to end.
 const CLEAN_UP: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a document from the network may take; our program gives up before.
-const FETCH: Duration = Duration::from_secs(30);
-/// Longest such document in bytes; our program refuses a longer one.
-const LONGEST_DOCUMENT: u64 = 9 << 20;
 /// So many lines explain a failure.
 const EXPLAIN: usize = 12;
 /// Lines of progress come at most this often.
@@ -322,55 +318,6 @@ impl Installs {
                 "{program} was not done after {} minutes and was ended; nothing was changed",
                 LIMIT.as_secs() / 60
             ))),
-        }
-    }
-
-    /// A document from the network, by our own program, which bounds its size and its time.
-    ///
-    /// # Errors
-    /// Why it could not be fetched.
-    pub(crate) async fn fetch(&self, gantry: &Path, url: &str) -> Result<String> {
-        // As with a file that cannot be read: it is the caller's to name another.
-        let failed = |why: String| Error::invalid(format!("url: {why}"));
-        let launched = self.inner.parts.supervisor.launch(Launch {
-            name: "fetch-agents".to_owned(),
-            role: Role::Own,
-            program: gantry.into(),
-            args: vec!["fetch".into()],
-            env: Vec::new(),
-            cwd: None,
-            grace: GRACE,
-        });
-        let child = launched.await.map_err(|error| failed(error.to_string()))?;
-        let Child { tree, mut stdin, stdout, stderr } = child;
-        let work = async {
-            // One that ends at once reads nothing, and says why.
-            let _ = stdin.write_all(format!("{url}\n").as_bytes()).await;
-            drop(stdin);
-            let mut document = Vec::new();
-            let read = stdout.take(LONGEST_DOCUMENT).read_to_end(&mut document).await;
-            let exit = tree.exited().await;
-            // Somebody else reads standard error; at its end it says why.
-            let mut seen = 0;
-            while stderr.grown(seen).await {
-                seen = stderr.since(seen).1;
-            }
-            (read, exit, document)
-        };
-        let fetched = Deadline::after(FETCH).bound(work).await;
-        tree.stop(Cause::Unused, Deadline::after(CLEAN_UP)).await;
-        match fetched {
-            Ok((Ok(_), Exit::Code(0), document)) => String::from_utf8(document)
-                .map_err(|_| failed("the document is no text in UTF-8".to_owned())),
-            Ok((_, exit, _)) => {
-                let said = stderr.lines(1).pop();
-                let why = said.map_or_else(
-                    || format!("{exit}"),
-                    |line| line.trim_start_matches("gantry: fetch: ").to_owned(),
-                );
-                Err(failed(why))
-            }
-            Err(_) => Err(failed(format!("it was not there after {} s", FETCH.as_secs()))),
         }
     }
 

@@ -1,10 +1,12 @@
 //! The agents that Gantry knows: how they are found, installed and started.
 //! They stand in `known.json`; to add one, add an entry.
 
+mod fetch;
 mod find;
 mod install;
 mod registry;
 
+pub(crate) use fetch::fetch;
 pub(crate) use find::{Found, find};
 pub(crate) use install::{Installs, InstallsParts, import};
 pub(crate) use registry::{Read, only, platform, read};

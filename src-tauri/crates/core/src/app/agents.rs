@@ -65,7 +65,7 @@ impl App {
             (None, Some(path), None) => Source::File(path),
             (None, None, Some(url)) => {
                 let gantry = &self.programs().gantry;
-                Source::Text(self.installs().fetch(gantry, &url).await?)
+                Source::Text(agents::fetch(&self.inner.supervisor, gantry, &url).await?)
             }
             _ => return Err(Error::invalid("give one of `text`, `path` and `url`")),
         };

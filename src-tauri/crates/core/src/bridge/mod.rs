@@ -42,7 +42,7 @@ mod transports;
 mod views;
 
 pub use handover::{CONFIG_VARIABLE, TOKEN_VARIABLE};
-pub use sign_ins::{SIGN_IN_EXIT, SIGN_IN_NOTICE, SIGN_IN_VARIABLE};
+pub use sign_ins::{SIGN_IN_EXIT, SIGN_IN_LIMIT, SIGN_IN_NOTICE, SIGN_IN_OVER, SIGN_IN_VARIABLE};
 pub use spec::{MASK, ServerSpec, unmask};
 pub use transports::{SSE, STREAMABLE, TRANSPORT_VARIABLE};
 
@@ -259,6 +259,7 @@ impl Bridge {
         let facts = slot.handle.facts.borrow();
         Ok(facts.log.lines(tail))
     }
+
     /// What was said last between the bridge and a server; also after its end.
     ///
     /// # Errors

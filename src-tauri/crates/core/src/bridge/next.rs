@@ -5,7 +5,6 @@
 //! what an old generation says is dropped. Nothing here waits or starts: the
 //! server's actor carries the effects out and reports back with events.
 
-use super::sign_in::NEEDED;
 use gantry_supervisor::{Cause, Deadline};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -49,6 +48,8 @@ pub(super) enum State {
     Restarting { attempt: u32, until: Instant, why: String },
     /// Given up until somebody asks again.
     Failed { why: String },
+    /// Not running: it wants its user to sign in first.
+    WantsUser,
     /// Its process is being ended (or ends as soon as its launch is done).
     Stopping { generation: u64, launched: bool, cause: Cause, deadline: Deadline, then: Then },
 }
@@ -67,6 +68,7 @@ pub(super) enum Then {
     Start,
     Retry { attempt: u32, why: String },
     Failed { why: String },
+    WantsUser,
 }
 
 /// What happened to a server.
@@ -163,7 +165,9 @@ impl Life {
             State::Starting { generation, .. }
             | State::Ready { generation, .. }
             | State::Stopping { generation, .. } => Some(*generation),
-            State::Stopped | State::Restarting { .. } | State::Failed { .. } => None,
+            State::Stopped | State::Restarting { .. } | State::Failed { .. } | State::WantsUser => {
+                None
+            }
         }
     }
 
@@ -185,13 +189,13 @@ impl Life {
     fn start(&mut self, state: State, at: Moment, out: &mut Vec<Effect>) -> State {
         match state {
             _ if self.closed => state,
-            State::Stopped | State::Failed { .. } => self.launch(0, at, out),
+            State::Stopped | State::Failed { .. } | State::WantsUser => self.launch(0, at, out),
             State::Stopping {
                 generation,
                 launched,
                 cause,
                 deadline,
-                then: Then::Stopped | Then::Failed { .. },
+                then: Then::Stopped | Then::Failed { .. } | Then::WantsUser,
             } => State::Stopping { generation, launched, cause, deadline, then: Then::Start },
             other => other,
         }
@@ -212,9 +216,9 @@ impl Life {
         self.restarts = 0;
         self.was_ready = false;
         match state {
-            State::Stopped | State::Failed { .. } if !by_hand => State::Stopped,
+            State::Stopped | State::Failed { .. } | State::WantsUser if !by_hand => State::Stopped,
             State::Stopping { then: Then::Stopped, .. } if !by_hand => state,
-            State::Stopped | State::Failed { .. } | State::Restarting { .. } => {
+            State::Stopped | State::Failed { .. } | State::WantsUser | State::Restarting { .. } => {
                 self.launch(0, at, out)
             }
             running => end(running, Cause::Restart, deadline, Then::Start, out),
@@ -297,7 +301,7 @@ impl Life {
                 state @ (State::Starting { until: Some(_), .. } | State::Ready { .. }),
                 Event::SignIn { generation: of },
             ) if state.generation() == Some(of) => {
-                self.end_by_itself(state, Then::Failed { why: NEEDED.into() }, at, out)
+                self.end_by_itself(state, Then::WantsUser, at, out)
             }
             (
                 State::Stopping { generation, launched: true, then, .. },
@@ -388,9 +392,8 @@ impl Life {
                 until: at.now + backoff(attempt, at.dice),
                 why: why + detail,
             },
-            // There is nothing in its log about that.
-            Then::Failed { why } if why == NEEDED => State::Failed { why },
             Then::Failed { why } => State::Failed { why: why + detail },
+            Then::WantsUser => State::WantsUser,
         }
     }
 }
@@ -417,7 +420,9 @@ impl State {
 
 fn stop(state: State, cause: Cause, deadline: Deadline, out: &mut Vec<Effect>) -> State {
     match state {
-        State::Stopped | State::Restarting { .. } | State::Failed { .. } => State::Stopped,
+        State::Stopped | State::Restarting { .. } | State::Failed { .. } | State::WantsUser => {
+            State::Stopped
+        }
         running => end(running, cause, deadline, Then::Stopped, out),
     }
 }

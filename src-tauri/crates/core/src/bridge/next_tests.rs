@@ -95,7 +95,7 @@ fn what_wants_its_user_waits_for_them() {
     // That its process has ended is no news.
     walk.tell(Event::Lost { generation, why: "it exited".into() });
     walk.tell(Event::Ended { generation, detail: ": last words".into(), left: false });
-    assert_eq!(walk.life.state, State::Failed { why: NEEDED.into() });
+    assert_eq!(walk.life.state, State::WantsUser);
     assert_eq!((walk.life.alarm(), walk.life.restarts), (None, 0));
     walk.tell(Event::Start);
     assert!(matches!(walk.life.state, State::Starting { attempt: 0, .. }));

@@ -1,6 +1,6 @@
 //! `${env:NAME}` and `${secret:ID}` in a configuration (contract, section 4).
 
-use crate::wire::{OauthChoice, ServerConfig};
+use crate::wire::ServerConfig;
 use std::collections::BTreeMap;
 
 /// Where a name's value comes from.
@@ -17,9 +17,7 @@ pub(super) fn resolved(config: &ServerConfig, lookup: Lookup) -> Result<ServerCo
     if let Some(token) = &mut full.auth_token {
         *token = filled(token, "authToken", lookup)?;
     }
-    if let Some(OauthChoice::With(client)) = &mut full.oauth
-        && let Some(secret) = &mut client.client_secret
-    {
+    if let Some(secret) = full.client_secret_mut() {
         *secret = filled(secret, "oauth.clientSecret", lookup)?;
     }
     Ok(full)

@@ -391,15 +391,17 @@ impl Server {
             State::Restarting { why, attempt, .. } => {
                 Some((format!("it restarts: {why}"), *attempt <= HOPEFUL))
             }
+            State::Failed { why } => Some((why.clone(), false)),
             // Whoever asks now is told later: a sign-in may come any moment.
-            State::Failed { why } => Some((why.clone(), why == NEEDED)),
+            State::WantsUser => Some((NEEDED.to_owned(), true)),
             State::Stopping { then, .. } => Some(match then {
                 Then::Stopped => ("it is being stopped".to_owned(), false),
                 Then::Start => ("it restarts".to_owned(), true),
                 Then::Retry { why, attempt } => {
                     (format!("it restarts: {why}"), *attempt <= HOPEFUL)
                 }
-                Then::Failed { why } => (why.clone(), why == NEEDED),
+                Then::Failed { why } => (why.clone(), false),
+                Then::WantsUser => (NEEDED.to_owned(), true),
             }),
         };
         if let Some((why, starting)) = &down
@@ -412,9 +414,6 @@ impl Server {
 
     /// A reason with the last lines of standard error, for a process that has not ended yet.
     fn with_words(&self, why: &str) -> String {
-        if why == NEEDED {
-            return why.to_owned();
-        }
         let words = self.live.as_ref().map(|live| last_words(&*live.stderr));
         format!("{why}{}", words.unwrap_or_default())
     }
@@ -437,11 +436,14 @@ impl Server {
             }
             State::Restarting { why, .. } => (Condition::Restarting, Some(why.clone())),
             State::Failed { why } => (Condition::Failed, Some(why.clone())),
+            // There is nothing in its log about that.
+            State::WantsUser => (Condition::Failed, Some(NEEDED.to_owned())),
             State::Stopping { then, .. } => match then {
                 Then::Stopped => (Condition::Stopping, Some("stopping".to_owned())),
                 Then::Start => (Condition::Restarting, None),
                 Then::Retry { why, .. } => (Condition::Restarting, Some(self.with_words(why))),
                 Then::Failed { why } => (Condition::Failing, Some(self.with_words(why))),
+                Then::WantsUser => (Condition::Failing, Some(NEEDED.to_owned())),
             },
         };
         let before = self.facts.borrow().condition;

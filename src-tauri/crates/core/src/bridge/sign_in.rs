@@ -12,7 +12,7 @@ use super::{
     process::{Started, through_gantry},
     references,
     registry::{Place, Registry, Shared, Slot, SlotId},
-    sign_ins::{self, SIGN_IN_VARIABLE, Standing},
+    sign_ins::{self, SIGN_IN_LIMIT, SIGN_IN_OVER, SIGN_IN_VARIABLE, Standing},
 };
 use crate::{
     Error, Result,
@@ -34,8 +34,6 @@ use tokio_util::sync::CancellationToken;
 pub(super) const NEEDED: &str = "it needs you to sign in";
 /// How long it may take until the page is known.
 const FOUND: Duration = Duration::from_secs(50);
-/// How long a person may take in the browser; the program itself ends a little later.
-const LIMIT: Duration = Duration::from_secs(600);
 /// The longest line that the program may say, bytes.
 const LINE: usize = 64 * 1024;
 /// What the program's warden waits between TERM and KILL when it acts on its own.
@@ -231,7 +229,7 @@ impl Shared {
     async fn sign_in(self: Arc<Self>, work: Work, told: Told) {
         let mut told = Some(told);
         let done = self.run_sign_in(&work, &mut told).await;
-        {
+        let tried = {
             let mut registry = self.registry();
             let attempt = registry.sign_ins.get_mut(&work.file);
             // Signed out, removed, or begun anew meanwhile.
@@ -241,9 +239,10 @@ impl Shared {
             attempt.cancel = None;
             attempt.begun = None;
             attempt.error = done.as_ref().err().cloned();
-            if done.is_ok() {
-                self.signed_in(&mut registry, &work.file);
-            }
+            if done.is_ok() { signed_in(&mut registry, &work.file) } else { Vec::new() }
+        };
+        for id in tried {
+            self.linger(id);
         }
         tracing::info!(server = work.name, ok = done.is_ok(), "sign-in over");
         self.announce_all(&work.file);
@@ -251,30 +250,6 @@ impl Shared {
             let why = format!("the sign-in to `{}` did not begin: {why}", work.name);
             let _ = told.send(Err(Error::upstream(why)));
         }
-    }
-
-    /// Starts what waited for it. What runs sees the new token by itself.
-    fn signed_in(self: &Arc<Self>, registry: &mut Registry, file: &Path) {
-        let mut tried = Vec::new();
-        for slot in of_file(registry, file) {
-            slot.standing = Standing::SignedIn;
-            if !slot.condition().has_failed() || !slot.config.enabled {
-                continue;
-            }
-            if !slot.is_needed() && slot.place == Place::Saved {
-                slot.tried = Some(leases::new_look());
-                tried.push(slot.id);
-            }
-            if slot.is_needed() {
-                drop(slot.start(Vec::new()));
-            }
-        }
-        let shared = self.clone();
-        self.scope.spawn("ends of tries", async move {
-            for id in tried {
-                shared.linger(id);
-            }
-        });
     }
 
     async fn run_sign_in(
@@ -290,7 +265,7 @@ impl Shared {
             let page = timeout(FOUND, line(&mut lines)).await;
             let said = page.map_err(|_| "it does not say where to sign in".to_owned())??;
             let url = said.get("url").and_then(Value::as_str).ok_or_else(|| failure(&said))?;
-            let millis = i64::try_from(LIMIT.as_millis()).unwrap_or(i64::MAX);
+            let millis = i64::try_from(SIGN_IN_LIMIT.as_millis()).unwrap_or(i64::MAX);
             let begun = SignInBegun { url: url.to_owned(), until: now() + millis };
             if let Some(attempt) = self.registry().sign_ins.get_mut(&work.file) {
                 attempt.begun = Some(begun.clone());
@@ -299,9 +274,9 @@ impl Shared {
             if let Some(told) = told.take() {
                 let _ = told.send(Ok(begun));
             }
-            let end = timeout(LIMIT, line(&mut lines)).await;
-            let said =
-                end.map_err(|_| "nobody finished it within ten minutes; try again".to_owned())??;
+            // The program itself ends a little later.
+            let end = timeout(SIGN_IN_LIMIT, line(&mut lines)).await;
+            let said = end.map_err(|_| SIGN_IN_OVER.to_owned())??;
             if said.get("done").is_some() { Ok(()) } else { Err(failure(&said)) }
         };
         let done = tokio::select! {
@@ -331,6 +306,26 @@ impl Shared {
             grace: GRACE,
         })
     }
+}
+
+/// Starts what waited for it; what runs sees the new token by itself. Returns those that are only
+/// tried, and end again when nobody needs them.
+fn signed_in(registry: &mut Registry, file: &Path) -> Vec<SlotId> {
+    let mut tried = Vec::new();
+    for slot in of_file(registry, file) {
+        slot.standing = Standing::SignedIn;
+        if !slot.condition().has_failed() || !slot.config.enabled {
+            continue;
+        }
+        if !slot.is_needed() && slot.place == Place::Saved {
+            slot.tried = Some(leases::new_look());
+            tried.push(slot.id);
+        }
+        if slot.is_needed() {
+            drop(slot.start(Vec::new()));
+        }
+    }
+    tried
 }
 
 async fn line(

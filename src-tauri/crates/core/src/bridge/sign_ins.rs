@@ -2,14 +2,13 @@
 //! user alone, which the program that carries the server reads, renews and writes. It is no part of
 //! the database, which is served to agents (recall) and exported (decision 0011).
 
-use super::spec::may_sign_in;
+use super::spec::{hashed_name, may_sign_in};
 use crate::wire::{OauthChoice, ServerConfig};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::{
-    fmt::Write,
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// Read by `gantry mcp --carry` and `gantry mcp --sign-in`: the file of the sign-in.
@@ -19,6 +18,11 @@ pub const SIGN_IN_EXIT: u8 = 77;
 /// Sent by `gantry mcp --carry` when a call waits for a sign-in (`params.needed`), and when
 /// none does any more.
 pub const SIGN_IN_NOTICE: &str = "notifications/gantry/sign_in";
+
+/// How long a person may take in the browser.
+pub const SIGN_IN_LIMIT: Duration = Duration::from_secs(600);
+/// What is said when it was longer.
+pub const SIGN_IN_OVER: &str = "nobody finished it within ten minutes; try again";
 
 /// How it stands with a server's sign-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,16 +40,12 @@ pub(super) fn file_of(data_dir: &Path, config: &ServerConfig) -> Option<PathBuf>
     if !may_sign_in(config) {
         return None;
     }
-    let mut name = String::new();
     let client = match &config.oauth {
         Some(OauthChoice::With(client)) => Some(client),
         _ => None,
     };
     let what = json!([config.url, client]).to_string();
-    for byte in &Sha256::digest(what)[..16] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    Some(data_dir.join("sign-ins").join(name + ".json"))
+    Some(data_dir.join("sign-ins").join(hashed_name(&what) + ".json"))
 }
 
 /// What a file says.

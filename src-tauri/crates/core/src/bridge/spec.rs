@@ -62,6 +62,11 @@ fn digest(parts: &serde_json::Value) -> [u8; 32] {
     Sha256::digest(parts.to_string()).into()
 }
 
+/// A name for a file about a text that may hold a secret: it tells nothing of it.
+pub(super) fn hashed_name(text: &str) -> String {
+    Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Whether it lives behind a URL; the process that we run for it carries that URL.
 pub(super) fn is_remote(config: &ServerConfig) -> bool {
     config.url.is_some() && config.command.is_none()
@@ -123,15 +128,8 @@ pub(super) fn masked(config: &ServerConfig) -> ServerConfig {
     shown.env.values_mut().for_each(mask);
     shown.headers.values_mut().for_each(mask);
     shown.auth_token.as_mut().into_iter().for_each(mask);
-    client_secret(&mut shown).into_iter().for_each(mask);
+    shown.client_secret_mut().into_iter().for_each(mask);
     shown
-}
-
-fn client_secret(config: &mut ServerConfig) -> Option<&mut String> {
-    match &mut config.oauth {
-        Some(OauthChoice::With(client)) => client.client_secret.as_mut(),
-        _ => None,
-    }
 }
 
 fn mask(value: &mut String) {
@@ -164,13 +162,10 @@ pub fn unmask(mut new: ServerConfig, old: &ServerConfig) -> ServerConfig {
     if new.auth_token.as_deref() == Some(MASK) {
         new.auth_token.clone_from(&old.auth_token);
     }
-    if client_secret(&mut new).is_some_and(|secret| secret == MASK)
+    if new.client_secret().is_some_and(|secret| secret == MASK)
         && let Some(OauthChoice::With(client)) = &mut new.oauth
     {
-        client.client_secret = match &old.oauth {
-            Some(OauthChoice::With(known)) => known.client_secret.clone(),
-            _ => None,
-        };
+        client.client_secret = old.client_secret().cloned();
     }
     new
 }

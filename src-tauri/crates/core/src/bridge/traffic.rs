@@ -41,7 +41,8 @@ impl ServerTraffic {
             is_secret(name) || config.env.get(name).is_some_and(|value| is_reference(value))
         };
         let env = full.env.iter().filter(|(name, _)| is_hidden(name)).map(|(_, value)| value);
-        let secrets = env.chain(full.headers.values()).chain(&full.auth_token).cloned();
+        let secrets = env.chain(full.headers.values()).chain(&full.auth_token);
+        let secrets = secrets.chain(full.client_secret()).cloned();
         self.kept().masks.learn(secrets.collect());
     }
 
@@ -56,10 +57,15 @@ impl ServerTraffic {
         lines.into_iter().map(|line| masks.shown(line)).collect()
     }
 
-    fn add(&self, from_agent: bool, text: &str) {
+    fn add(&self, from_agent: bool, line: &[u8]) {
+        // One byte more than is kept tells that there was more.
+        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST + 1)]);
+        if text.trim().is_empty() {
+            return;
+        }
         let mut kept = self.kept();
         kept.count += 1;
-        let line = Line::new(kept.count, from_agent, text);
+        let line = Line::new(kept.count, from_agent, text.trim_end());
         kept.ring.push(line);
     }
 
@@ -88,20 +94,21 @@ impl Ear {
     }
 
     fn take(&mut self, mut bytes: &[u8]) {
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-            self.append(&bytes[..end]);
-            bytes = &bytes[end + 1..];
-            let line = std::mem::take(&mut self.line);
-            let text = String::from_utf8_lossy(&line);
-            if !text.trim().is_empty() {
-                self.traffic.add(self.from_agent, text.trim_end());
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+            if self.line.is_empty() {
+                // Nearly always: it came in one piece.
+                self.traffic.add(self.from_agent, line);
+            } else {
+                self.append(line);
+                self.traffic.add(self.from_agent, &std::mem::take(&mut self.line));
             }
+            bytes = rest;
         }
         self.append(bytes);
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        // One byte more than is kept tells that there was more.
         let room = (LONGEST + 1).saturating_sub(self.line.len());
         self.line.extend_from_slice(&bytes[..room.min(bytes.len())]);
     }
@@ -187,14 +194,15 @@ mod tests {
         for config in [
             json!({"env": {"API_KEY": "first-key", "MODE": "careful"}, "headers": {"X-Any": "a-header"}}),
             json!({"env": {"API_KEY": "first-key-2"}, "authToken": "a-token"}),
+            json!({"url": "http://h", "oauth": {"clientId": "c", "clientSecret": "a-client"}}),
         ] {
             traffic.hide_secrets_of(&serde_json::from_value(config).unwrap());
         }
-        let said = json!({"params": {"text": "first-key first-key-2 a-header a-token careful",
+        let said = json!({"params": {"text": "first-key first-key-2 a-header a-token a-client careful",
             "apiKey": "by-name", "_meta": {"progressToken": "p-1"}, "pair": {"name": "n", "value": "kept"}}});
-        traffic.add(false, &said.to_string());
+        traffic.add(false, said.to_string().as_bytes());
         let shown = &traffic.read(1)[0].message["params"];
-        assert_eq!(shown["text"], "••• ••• ••• ••• careful");
+        assert_eq!(shown["text"], "••• ••• ••• ••• ••• careful");
         assert_eq!(shown["apiKey"], "•••");
         assert_eq!(shown["_meta"]["progressToken"], "p-1");
         assert_eq!(shown["pair"]["value"], "kept");

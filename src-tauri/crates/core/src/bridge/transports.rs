@@ -1,11 +1,8 @@
 //! Which HTTP transport a remote server speaks whose configuration does not say: found out by
 //! the program that carries it, remembered in a file of its own between starts.
 
-use sha2::{Digest, Sha256};
-use std::{
-    fmt::Write,
-    path::{Path, PathBuf},
-};
+use super::spec::hashed_name;
+use std::path::{Path, PathBuf};
 
 /// Read by `gantry mcp --carry`: the file in which it remembers the transport that it found out.
 pub const TRANSPORT_VARIABLE: &str = "GANTRY_MCP_TRANSPORT_FILE";
@@ -16,11 +13,7 @@ pub const STREAMABLE: &str = "streamable-http";
 
 /// The file for a URL. Its name tells nothing of the URL, which may hold a secret.
 pub(super) fn file_of(data_dir: &Path, url: &str) -> PathBuf {
-    let mut name = String::new();
-    for byte in &Sha256::digest(url)[..16] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    data_dir.join("transports").join(name)
+    data_dir.join("transports").join(hashed_name(url))
 }
 
 /// The transport of a URL, when it was found out before.

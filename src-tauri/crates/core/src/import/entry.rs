@@ -1,7 +1,7 @@
 //! One server's entry, of whichever program, as a configuration of ours.
 
 use super::client::sign_in;
-use crate::wire::{OauthChoice, ServerConfig};
+use crate::wire::ServerConfig;
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::Path};
 
@@ -198,9 +198,7 @@ fn references(read: &mut Read, home: Option<&Path>) {
     if let Some(token) = &mut config.auth_token {
         unify("authToken".to_owned(), token, true);
     }
-    if let Some(OauthChoice::With(client)) = &mut config.oauth
-        && let Some(secret) = &mut client.client_secret
-    {
+    if let Some(secret) = config.client_secret_mut() {
         unify("oauth.clientSecret".to_owned(), secret, true);
     }
     if let Some(command) = &mut config.command {

@@ -6,11 +6,10 @@ use super::{
     client,
     lines::Lines,
     permission::{allowed_by, is_offered, rejected_by},
-    questions::QUESTION,
     state::{CANCELLED, Event},
 };
 use crate::{Error, Result, engine::Conversation, events::now, wire::*};
-use gantry_acp::{ClientCall, PermissionAsk, Shape};
+use gantry_acp::{ClientCall, ELICIT, PermissionAsk, Shape};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -204,7 +203,7 @@ impl Conversation for Cell {
     }
 
     fn call(self: Arc<Self>, call: ClientCall) {
-        if call.method == QUESTION {
+        if call.method == ELICIT {
             return self.question(call);
         }
         client::serve(self, call);

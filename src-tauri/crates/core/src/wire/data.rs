@@ -35,6 +35,6 @@ pub enum DataKind {
     Workspaces,
     /// Log files.
     Logs,
-    /// What only lives as long as Gantry runs, and what it found out.
+    /// Sign-ins to servers, what Gantry found out, and what only lives as long as it runs.
     Other,
 }

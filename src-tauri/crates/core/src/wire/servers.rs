@@ -87,6 +87,24 @@ pub enum OauthChoice {
     With(OauthClient),
 }
 
+impl ServerConfig {
+    /// The secret of its OAuth client.
+    pub fn client_secret(&self) -> Option<&String> {
+        match &self.oauth {
+            Some(OauthChoice::With(client)) => client.client_secret.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn client_secret_mut(&mut self) -> Option<&mut String> {
+        match &mut self.oauth {
+            Some(OauthChoice::With(client)) => client.client_secret.as_mut(),
+            _ => None,
+        }
+    }
+}
+
 /// What an authorization server knows of Gantry, when it has to be told beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]

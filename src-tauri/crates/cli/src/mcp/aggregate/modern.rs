@@ -4,7 +4,7 @@
 //! made here: the answer to `server/discover`, the lists, and the subscriptions, which the members
 //! know nothing of; they are listened to the older way.
 
-use super::{Aggregate, CAPABILITIES, Inner};
+use super::{Aggregate, CAPABILITIES, Inner, info};
 use crate::mcp::{front::LISTEN, merge::List};
 use gantry_mcp::{
     Envelope, Full,
@@ -25,8 +25,7 @@ pub(super) fn is_modern(message: &Envelope) -> bool {
 }
 
 fn complete(result: &str) -> String {
-    let info = json!({ "name": "gantry", "title": "Gantry", "version": env!("CARGO_PKG_VERSION") });
-    modern::complete(result, true, Some(&info.to_string()))
+    modern::complete(result, true, Some(&info().to_string()))
 }
 
 impl Aggregate {

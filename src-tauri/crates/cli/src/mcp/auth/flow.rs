@@ -25,6 +25,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::get,
 };
+use gantry_core::bridge::{SIGN_IN_LIMIT, SIGN_IN_OVER};
 use reqwest::Url;
 use rmcp::transport::auth::{AuthorizationCallback, AuthorizationManager};
 use serde_json::json;
@@ -39,8 +40,6 @@ use tokio::{
     sync::oneshot,
 };
 
-/// How long a person may take in the browser.
-pub const LIMIT: Duration = Duration::from_secs(600);
 /// How long it may take to find out where to sign in.
 const FOUND: Duration = Duration::from_secs(45);
 /// How long the page that the browser came back for may take to be sent.
@@ -60,9 +59,7 @@ pub async fn run(server: Server) -> u8 {
         done = sign_in(server) => done,
         () = gone => Err("it was given up".to_owned()),
         () = signal => Err("it was given up".to_owned()),
-        () = tokio::time::sleep(LIMIT + FOUND) => {
-            Err("nobody finished it within ten minutes; try again".to_owned())
-        }
+        () = tokio::time::sleep(SIGN_IN_LIMIT + FOUND) => Err(SIGN_IN_OVER.to_owned()),
     };
     match done {
         Ok(()) => {

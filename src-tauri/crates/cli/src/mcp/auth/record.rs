@@ -1,13 +1,14 @@
 //! The file of one sign-in. Whoever changes it holds its lock; it is replaced as a whole.
 
-use gantry_core::bridge::SIGN_IN_VARIABLE;
+use gantry_core::{bridge::SIGN_IN_VARIABLE, data_dir::write_private_to_last};
+use oauth2::TokenResponse;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, CredentialStore, OAuthClientConfig, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, OpenOptions, TryLockError},
-    io::{self, Write},
+    io,
     path::PathBuf,
     time::{Duration, SystemTime},
 };
@@ -27,6 +28,19 @@ pub struct Record {
     pub client: Option<Client>,
     /// Tokens, and for whom they are.
     pub credentials: Option<StoredCredentials>,
+}
+
+impl Record {
+    /// The token to send, if there is one.
+    pub fn access_token(&self) -> Option<String> {
+        let tokens = self.credentials.as_ref()?.token_response.as_ref()?;
+        Some(tokens.access_token().secret().clone())
+    }
+
+    /// Whether nothing is wanted of the user.
+    pub fn is_signed_in(&self) -> bool {
+        self.access_token().is_some() && self.scopes.is_empty()
+    }
 }
 
 /// As whom we are known to an authorization server.
@@ -82,7 +96,11 @@ impl RecordFile {
         if let Some(folder) = path.parent() {
             private_folder(folder)?;
         }
-        let file = private(OpenOptions::new().create(true).truncate(false)).open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
         // Asked again and again: a thread that waits for it could not be told to stop.
         loop {
             match file.try_lock() {
@@ -98,21 +116,9 @@ impl RecordFile {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, record: &Record, _: &Locked) -> io::Result<()> {
-        let text = serde_json::to_vec(record)?;
-        let draft = self.0.with_extension("new");
-        // What a crash left may have been made by somebody else, with other rights.
-        let _ = std::fs::remove_file(&draft);
-        let mut file = private(OpenOptions::new().create_new(true)).open(&draft)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&draft, &self.0)
+        // A token that was renewed is worth nothing any more once the next one is known.
+        write_private_to_last(&self.0, &serde_json::to_string(record)?)
     }
-}
-
-fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
-    options.read(true).write(true)
 }
 
 fn private_folder(folder: &std::path::Path) -> io::Result<()> {

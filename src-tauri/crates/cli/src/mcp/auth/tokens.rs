@@ -5,8 +5,9 @@ use super::{
     Refusal, discover, manager,
     record::{Record, RecordFile, Stamp, Store, speak_as},
 };
+use crate::mcp::remote::lock;
 use bytes::Bytes;
-use gantry_core::bridge::SIGN_IN_NOTICE;
+use gantry_core::bridge::{SIGN_IN_LIMIT, SIGN_IN_NOTICE};
 use gantry_mcp::frame;
 use reqwest::{
     RequestBuilder, Response, StatusCode, Url,
@@ -16,15 +17,13 @@ use rmcp::transport::auth::{AuthError, WWWAuthenticateParams};
 use serde_json::json;
 use std::{
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::{sync::mpsc, time::Instant};
 
-/// How long a call waits for the user to sign in.
-const HELD: Duration = Duration::from_secs(600);
 /// How often it is looked whether the user has.
 const LOOK: Duration = Duration::from_millis(250);
 /// A token is renewed when it has less left than this, and less than half of its time.
@@ -71,10 +70,6 @@ enum Next {
     Stay,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl std::fmt::Debug for Tokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tokens").field("wanted", &self.wanted).finish_non_exhaustive()
@@ -97,7 +92,7 @@ impl Tokens {
 
     /// Whether the user is needed, and no call waits for that, so that the session may as well end.
     pub fn wants_user(&self) -> bool {
-        self.wanted.load(Ordering::Acquire) && self.waiting.load(Ordering::Acquire) == 0
+        self.is_wanted() && self.waiting.load(Ordering::Acquire) == 0
     }
 
     /// A session begins: what an earlier one wanted is over.
@@ -107,10 +102,10 @@ impl Tokens {
 
     /// The token as it is, for a last message.
     pub fn present(&self) -> Option<HeaderValue> {
-        access_token(&self.record()).as_deref().and_then(bearer)
+        self.record().access_token().as_deref().and_then(bearer)
     }
 
-    /// Whether the user is needed.
+    /// Whether the user is needed, also when calls wait for that.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
     }
@@ -197,19 +192,19 @@ impl Tokens {
     /// The token to send, renewed when it is about to expire.
     async fn token(&self) -> Option<String> {
         let record = self.record();
-        let token = access_token(&record)?;
+        let token = record.access_token()?;
         if !is_expiring(&record) {
             return Some(token);
         }
         // One that cannot be renewed may still be good.
         match self.renew(&token).await {
-            Ok(()) => access_token(&self.record()),
+            Ok(()) => self.record().access_token(),
             Err(_) => Some(token),
         }
     }
 
     async fn answer(&self, demand: &Demand, used: Option<&str>) -> Next {
-        if access_token(&self.record()).as_deref() != used {
+        if self.record().access_token().as_deref() != used {
             // Somebody got another one meanwhile.
             return Next::Again;
         }
@@ -231,7 +226,7 @@ impl Tokens {
                 }
                 self.note(|record| {
                     record.challenge.clone_from(challenge);
-                    if access_token(record).as_deref() == used {
+                    if record.access_token().as_deref() == used {
                         record.credentials = None;
                     }
                 })
@@ -285,7 +280,7 @@ impl Tokens {
         // Another process may have a session with the same server.
         let locked = self.file.lock().await.map_err(io)?;
         let record = self.file.read();
-        if access_token(&record).is_some_and(|token| token != stale) {
+        if record.access_token().is_some_and(|token| token != stale) {
             return Ok(());
         }
         let Some((client, credentials)) = record.client.zip(record.credentials) else {
@@ -305,11 +300,11 @@ impl Tokens {
     /// Waits until the user has signed in, or has had the time to.
     async fn user_came(&self, patience: Patience) -> bool {
         let _waiting = (patience == Patience::Told).then(|| Waiting::new(self));
-        let until = Instant::now() + HELD;
+        let until = Instant::now() + SIGN_IN_LIMIT;
         while Instant::now() < until {
             tokio::time::sleep(LOOK).await;
             let record = self.record();
-            if access_token(&record).is_some() && record.scopes.is_empty() {
+            if record.is_signed_in() {
                 return true;
             }
         }
@@ -340,18 +335,11 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let record = self.0.record();
-        let signed_in = access_token(&record).is_some() && record.scopes.is_empty();
-        if self.0.waiting.fetch_sub(1, Ordering::AcqRel) == 1 && signed_in {
+        let is_last = self.0.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && self.0.record().is_signed_in() {
             self.0.say(false);
         }
     }
-}
-
-fn access_token(record: &Record) -> Option<String> {
-    use oauth2::TokenResponse;
-    let tokens = record.credentials.as_ref()?.token_response.as_ref()?;
-    Some(tokens.access_token().secret().clone())
 }
 
 fn is_expiring(record: &Record) -> bool {

@@ -10,20 +10,16 @@ use super::{
     notes::Note,
     state::Event,
 };
-use crate::{Error, Result, events::now, wire::*};
+use crate::{Error, Result, bridge::MASK, events::now, wire::*};
 use gantry_acp::{CallError, ClientCall};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use tokio::time::Instant;
 
-/// The request's method.
-pub(super) const QUESTION: &str = "elicitation/create";
 /// Questions that may be open in a session.
 const MOST_OPEN: usize = 32;
 /// Pages whose end is waited for in a session.
 const MOST_PAGES: usize = 64;
-/// What stands for what looks like a secret.
-const MASK: &str = "•••";
 
 /// The questions of a session.
 #[derive(Default)]
