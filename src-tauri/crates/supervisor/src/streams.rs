@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
@@ -139,6 +140,10 @@ const TAIL_BYTES: usize = 256 * 1024;
 /// What is kept of one line; the rest of it is dropped.
 const LINE_BYTES: usize = 8 * 1024;
 
+/// See [`StderrTail::settled`].
+const SILENCE: Duration = Duration::from_millis(100);
+const SETTLED: Duration = Duration::from_millis(500);
+
 /// The last lines of a child's standard error, bounded (500 lines, 256 KiB, 8 KiB a
 /// line). Clones share the tail.
 #[derive(Clone, Debug)]
@@ -182,6 +187,22 @@ impl StderrTail {
     /// Resolves once more than `seen` lines were seen; `false` when no more will come.
     pub async fn grown(&self, seen: u64) -> bool {
         self.seen.clone().wait_for(|now| *now > seen).await.is_ok()
+    }
+
+    /// Waits until the last words of a program that has ended were read: for the end of the
+    /// stream, or, where another process still holds it, until nothing came for 100 ms. Half a
+    /// second at most.
+    pub async fn settled(&self) {
+        let settle = async {
+            loop {
+                let more = self.grown(self.seen());
+                match tokio::time::timeout(SILENCE, more).await {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => return,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(SETTLED, settle).await;
     }
 }
 

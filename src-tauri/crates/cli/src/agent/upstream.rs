@@ -173,7 +173,7 @@ impl Keeper {
                     break;
                 }
                 Ok(why) => {
-                    let why = link.explain(why);
+                    let why = link.explain(why).await;
                     tracing::info!(server = link.name, why, "a server cannot be used");
                     link.close(Cause::Failed, Deadline::after(FAILED_END)).await;
                     self.state.send_replace(State::Failed(why));
@@ -320,12 +320,13 @@ impl Link {
 
     /// The reason, with the last words of the program and without its address,
     /// which may hold a secret.
-    fn explain(&self, mut why: String) -> String {
+    async fn explain(&mut self, mut why: String) -> String {
         if let Some(url) = &self.url {
             why = why.replace(url.as_str(), "its address");
         }
         if let Some((tree, stderr)) = &self.child {
             if let Some(exit) = tree.exit() {
+                stderr.settled().await;
                 why = format!("{why}; the program ended with {exit}");
             }
             let lines = stderr.lines(5);

@@ -302,6 +302,9 @@ async fn reason(why: &str, tree: &ProcessTree, stderr: &StderrTail) -> String {
     if exit.is_ok() && why.contains("initialize") {
         reason = format!("{why}, then {reason}");
     }
+    if exit.is_ok() {
+        stderr.settled().await;
+    }
     let said = stderr.lines(3);
     if !said.is_empty() {
         reason = format!("{reason}; it said: {}", said.join(" | "));

@@ -74,7 +74,7 @@ pub(super) trait Tree: Send + Sync + 'static {
 /// See [`StderrTail`].
 pub(super) trait Tail: Debug + Send + Sync + 'static {
     fn lines(&self, count: usize) -> Vec<String>;
-    fn seen(&self) -> u64;
+    fn settled(&self) -> BoxFuture<'_, ()>;
 }
 
 impl Launcher for Supervisor {
@@ -117,8 +117,8 @@ impl Tail for StderrTail {
     fn lines(&self, count: usize) -> Vec<String> {
         self.lines(count)
     }
-    fn seen(&self) -> u64 {
-        self.seen()
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        self.settled().boxed()
     }
 }
 

@@ -267,12 +267,9 @@ fn fail(engine: &Engine, engines: &Engines, why: String) {
 
 /// The program ended: what it wrote last is taken in before anybody is told.
 async fn ended_with(engine: &Engine, exit: Exit, pump: Task<()>, stderr: &StderrTail) -> String {
-    let last_words = Deadline::after(LAST_WORDS);
-    let _ = last_words.bound(pump.join()).await;
+    let _ = Deadline::after(LAST_WORDS).bound(pump.join()).await;
     // Standard error is read by somebody else; it says why.
-    while stderr.lines(1).is_empty() && !last_words.is_over() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    stderr.settled().await;
     let noise = engine.inner.process.get().map(|process| process.peer.noise()).unwrap_or_default();
     explain(format!("agent ended with {exit}"), stderr, &noise)
 }

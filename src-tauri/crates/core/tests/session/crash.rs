@@ -22,6 +22,10 @@ async fn a_crash_ends_the_turn_with_the_reason_and_the_next_prompt_starts_again(
         assert!(world.view(id).error.unwrap().contains("boom"));
     }
     world.no_survivors().await;
+    // However much it wrote, the end of it says why.
+    let (_, ended) = world.turn(&other, "flood").await;
+    assert!(ended.description.unwrap().ends_with("the end"));
+    world.no_survivors().await;
 
     let (accepted, ended) = world.turn(&session, "say again").await;
     assert_eq!(ended.reason, "end_turn");

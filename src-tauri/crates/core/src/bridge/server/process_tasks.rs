@@ -2,7 +2,7 @@
 
 use super::super::{
     next::{END_SPAN, Event},
-    process::{self, Started, Tail},
+    process::{self, Started},
     ready::UNANSWERED,
     references,
     sign_ins::SIGN_IN_EXIT,
@@ -157,7 +157,7 @@ impl Server {
             drop(place);
             let exited = tokio::time::timeout(AFTERMATH, tree.exited());
             let exit = exited.await.ok();
-            settled(&*stderr).await;
+            stderr.settled().await;
             let _ = sender.send(over_by(generation, remote, exit, || lost(&why, exit)));
             // Nobody reads its output now, but it may still write while it ends; a
             // broken pipe would take its last steps from it. And its input is closed by who
@@ -186,7 +186,7 @@ impl Server {
             };
             // What it said last is worth more than that it ended.
             let _ = tokio::time::timeout(AFTERMATH, read_out.cancelled()).await;
-            settled(&*stderr).await;
+            stderr.settled().await;
             let _ =
                 sender.send(over_by(generation, remote, Some(exit), || process::exit_text(exit)));
         });
@@ -243,7 +243,7 @@ impl Server {
             // Both streams end with the process; give their readers time to see it.
             let aftermath = async {
                 let _ = tokio::time::timeout(AFTERMATH, read_out.cancelled()).await;
-                settled(&*stderr).await;
+                stderr.settled().await;
             };
             let _ = shortened(deadline, REPORT).bound(aftermath).await;
             let _ = sender.send(Input::Ended { generation, ended });
@@ -282,17 +282,6 @@ fn over_by(
 fn shortened(deadline: Deadline, span: Duration) -> Deadline {
     let left = deadline.remaining();
     deadline.or_after(left.saturating_sub(span.min(left / 2)))
-}
-
-/// Waits until the last lines of standard error have been read.
-async fn settled(stderr: &dyn Tail) {
-    for _ in 0..10 {
-        let seen = stderr.seen();
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        if stderr.seen() == seen {
-            return;
-        }
-    }
 }
 
 /// A stream that is handed back when its borrower lets go of it.

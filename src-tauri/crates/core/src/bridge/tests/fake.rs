@@ -284,7 +284,7 @@ impl Tail for FakeTail {
     fn lines(&self, count: usize) -> Vec<String> {
         self.0.iter().rev().take(count).rev().cloned().collect()
     }
-    fn seen(&self) -> u64 {
-        self.0.len() as u64
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        futures::future::ready(()).boxed()
     }
 }
