@@ -5,7 +5,7 @@ use agent_client_protocol as sdk;
 use futures::{StreamExt as _, channel::mpsc::UnboundedReceiver, channel::mpsc::UnboundedSender};
 use sdk::{RawJsonRpcId, RawJsonRpcMessage, TransportFrame};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},
@@ -188,7 +188,8 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
             ),
             Line::Whole => {
                 let text = String::from_utf8_lossy(&line);
-                let text = text.trim();
+                let text = whole_characters(text.trim());
+                let text = &*text;
                 if text.is_empty() {
                     continue;
                 }
@@ -253,6 +254,63 @@ fn update(text: &str) -> Option<FromAgent> {
     Some(FromAgent::Update { session: session.into_owned(), update: RawUpdate::new(update) })
 }
 
+/// Agents in JavaScript cut texts in the middle of a character; the escape of half a
+/// character makes the whole message unreadable, so it becomes U+FFFD.
+fn whole_characters(text: &str) -> Cow<'_, str> {
+    if !(text.contains(r"\ud") || text.contains(r"\uD")) {
+        return Cow::Borrowed(text);
+    }
+    let unit = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let mut mended = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(found) = text[at..].find('\\') {
+        at += found;
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+            (Some(0xd800..0xe000), _) => {
+                mended.push_str(&text[copied..at]);
+                mended.push_str(r"\ufffd");
+                copied = at + 6;
+                6
+            }
+            // Also a backslash of its own, and an escape that is none.
+            _ => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        at += length;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    mended.push_str(&text[copied..]);
+    Cow::Owned(mended)
+}
+
+/// An answer as JSON-RPC wants it, from one that says no less but has not its form: without
+/// `jsonrpc`, with an error that is a text, without `message`, without a result.
+fn lenient_answer(text: &str) -> Option<TransportFrame> {
+    let answer: serde_json::Value = serde_json::from_str(text).ok()?;
+    let id = answer.get("id").filter(|id| id.is_number() || id.is_string())?;
+    let whole = match answer.get("error").filter(|error| !error.is_null()) {
+        Some(error) => {
+            let code = error.get("code").and_then(serde_json::Value::as_i64);
+            let code = code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-32603);
+            let message = error.as_str().or_else(|| error.get("message")?.as_str());
+            let message = message.map_or_else(|| error.to_string(), str::to_owned);
+            let data = error.get("data");
+            let error = json!({ "code": code, "message": message, "data": data });
+            json!({ "jsonrpc": "2.0", "id": id, "error": error })
+        }
+        None => json!({ "jsonrpc": "2.0", "id": id, "result": answer.get("result")? }),
+    };
+    match TransportFrame::parse_json(&whole.to_string()) {
+        TransportFrame::Malformed { .. } => None,
+        frame => Some(frame),
+    }
+}
+
 /// The message in a line, or why there is none. A broken call is passed on: the
 /// protocol layer tells the agent.
 fn message(text: &str) -> Result<TransportFrame, &'static str> {
@@ -264,7 +322,7 @@ fn message(text: &str) -> Result<TransportFrame, &'static str> {
             Err("it is not JSON")
         }
         TransportFrame::Malformed { .. } if !text.contains("\"method\"") => {
-            Err("it is not a message")
+            lenient_answer(text).ok_or("it is not a message")
         }
         frame => Ok(frame),
     }
@@ -341,4 +399,44 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn half_characters_are_mended_and_whole_ones_left() {
+        for (text, mended) in [
+            (r#"{"a":"\ud83d\ude00"}"#, r#"{"a":"\ud83d\ude00"}"#),
+            (r#"{"a":"\ud83d"}"#, r#"{"a":"\ufffd"}"#),
+            (r#"{"a":"\uDE00\uD83d\uD83D\uDE00x"}"#, r#"{"a":"\ufffd\ufffd\uD83D\uDE00x"}"#),
+            (r#"{"a":"\\ud83d \ude"}"#, r#"{"a":"\\ud83d \ude"}"#),
+            (r#"{"a":"\\\ud83d语"}"#, r#"{"a":"\\\ufffd语"}"#),
+            (r"\ud83d\", r"\ufffd\"),
+        ] {
+            assert_eq!(whole_characters(text), mended, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_form_says_what_it_says() {
+        let read = |text: &str| {
+            let frame = lenient_answer(text)?;
+            Some(serde_json::from_str::<Value>(&frame.to_json().unwrap()).unwrap())
+        };
+        let error = |text: &str| read(text).unwrap()["error"].clone();
+        assert_eq!(error(r#"{"id":1,"error":"out of money"}"#)["message"], "out of money");
+        let coded = error(r#"{"jsonrpc":"2.0","id":"x","error":{"code":-32000,"reason":"r"}}"#);
+        assert_eq!(coded["code"], -32000);
+        assert!(coded["message"].as_str().unwrap().contains("reason"));
+        assert_eq!(
+            read(r#"{"id":1,"result":{"stopReason":"end_turn"}}"#).unwrap()["jsonrpc"],
+            "2.0"
+        );
+        for none in ["[1]", r#"{"id":1}"#, r#"{"result":1}"#, r#"{"id":null,"error":"x"}"#, "{"] {
+            assert!(read(none).is_none(), "{none}");
+        }
+    }
 }
