@@ -28,6 +28,48 @@ env: { [key in string]: string },
 offers?: ClientOffers, };
 
 /**
+ * A conversation that an agent keeps.
+ */
+export type AgentConversation = { 
+/**
+ * The agent's own id, for `session_create`.
+ */
+id: string, 
+/**
+ * For people.
+ */
+title: string | null, 
+/**
+ * When something last happened in it, ISO 8601, as the agent says it.
+ */
+updated_at: string | null, 
+/**
+ * The session of Gantry that it is already.
+ */
+session: string | null, };
+
+/**
+ * Answer of `agents_conversations`.
+ */
+export type AgentConversations = { 
+/**
+ * Whether the agent lists its conversations and can go on with one.
+ */
+offered: boolean, 
+/**
+ * Whether it also tells what was said in one.
+ */
+replayed: boolean, 
+/**
+ * In the agent's order, at most 500.
+ */
+conversations: Array<AgentConversation>, 
+/**
+ * Whether it has more.
+ */
+more: boolean, };
+
+/**
  * Input of `agents_remove`, `agents_install` and `agents_uninstall`.
  */
 export type AgentId = { 
@@ -134,6 +176,19 @@ homepage?: string,
  * What `agents_install` does; nothing when Gantry cannot install it.
  */
 install?: AgentInstall, };
+
+/**
+ * Input of `agents_conversations`.
+ */
+export type AgentsConversations = { 
+/**
+ * An existing folder.
+ */
+project_dir: string, 
+/**
+ * An agent's id; the default one when absent.
+ */
+agent?: string, };
 
 /**
  * Input of `agents_import`: one of `text`, `path` and `url`.
@@ -1867,7 +1922,12 @@ title?: string,
 /**
  * Who may allow a tool call.
  */
-permission?: Policy, };
+permission?: Policy, 
+/**
+ * A conversation that the agent keeps itself, as `agents_conversations` lists it, to go on
+ * with; a new one when absent.
+ */
+acp_session_id?: string, };
 
 /**
  * Answer of `session_create`.
@@ -2590,6 +2650,9 @@ export interface Commands {
   agents_log: { input: AgentsLog; output: LogLines };
   /** Takes in a list of agents in the format of the public ACP registry; installs nothing. */
   agents_import: { input: AgentsImport; output: AgentsImported };
+  /** The conversations in a folder that an agent keeps itself; one can be gone on with by
+ `session_create`. Starts the agent when it does not run there, and ends it again. */
+  agents_conversations: { input: AgentsConversations; output: AgentConversations };
   /** All sessions, the last active first. */
   sessions_list: { input: Nothing; output: SessionsList };
   /** Opens a session in a folder. */

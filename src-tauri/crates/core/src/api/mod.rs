@@ -105,6 +105,9 @@ commands! {
     agents_log(AgentsLog) -> LogLines;
     /// Takes in a list of agents in the format of the public ACP registry; installs nothing.
     agents_import(AgentsImport) -> AgentsImported;
+    /// The conversations in a folder that an agent keeps itself; one can be gone on with by
+    /// `session_create`. Starts the agent when it does not run there, and ends it again.
+    agents_conversations(AgentsConversations) -> AgentConversations;
     /// All sessions, the last active first.
     sessions_list(Nothing) -> SessionsList;
     /// Opens a session in a folder.

@@ -10,7 +10,10 @@ use crate::{
 use gantry_store::ProjectRow;
 use gantry_supervisor::Deadline;
 use serde_json::Value;
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// The budget of a stop that a person asked for.
 pub const STOP_BUDGET: Duration = Duration::from_secs(5);
@@ -209,10 +212,25 @@ impl App {
                 policy: input.permission,
                 system_prompt: None,
                 user_id: None,
+                acp_id: input.acp_session_id.filter(|id| !id.is_empty()),
                 open_now: true,
             })
             .await?;
         Ok(SessionCreated { session })
+    }
+
+    /// Conversations that an agent keeps.
+    ///
+    /// # Errors
+    /// Invalid folder, unknown agent, an agent that does not start or refuses, shutting down.
+    pub async fn agents_conversations(
+        &self,
+        input: AgentsConversations,
+    ) -> Result<AgentConversations> {
+        self.still_open()?;
+        let project = folder_of(&input.project_dir)?;
+        let agent = self.agent(input.agent.as_deref()).await?;
+        self.sessions().of_agent(project, agent).await
     }
 
     /// Hands a prompt to the agent.
@@ -389,19 +407,7 @@ impl App {
     }
 
     async fn project_in(&self, folder: &str) -> Result<ProjectRow> {
-        let path = Path::new(folder);
-        if !path.is_absolute() {
-            return Err(Error::invalid(format!("project_dir: `{folder}` is not an absolute path")));
-        }
-        // Blocking for microseconds; a network folder that hangs would hang its agent too.
-        let path = path.canonicalize().map_err(|error| {
-            Error::invalid(format!(
-                "project_dir: {folder} cannot be used ({error}); choose an existing folder"
-            ))
-        })?;
-        if !path.is_dir() {
-            return Err(Error::invalid(format!("project_dir: {folder} is not a folder")));
-        }
+        let path = folder_of(folder)?;
         let text = path.to_string_lossy().into_owned();
         let name = path
             .file_name()
@@ -428,6 +434,24 @@ impl App {
     pub(super) fn server_view(&self, name: &str) -> Result<ServerView> {
         self.bridge().view(name).ok_or_else(|| no_server(name))
     }
+}
+
+/// The folder of a project, without symbolic links.
+fn folder_of(folder: &str) -> Result<PathBuf> {
+    let path = Path::new(folder);
+    if !path.is_absolute() {
+        return Err(Error::invalid(format!("project_dir: `{folder}` is not an absolute path")));
+    }
+    // Blocking for microseconds; a network folder that hangs would hang its agent too.
+    let path = path.canonicalize().map_err(|error| {
+        Error::invalid(format!(
+            "project_dir: {folder} cannot be used ({error}); choose an existing folder"
+        ))
+    })?;
+    if !path.is_dir() {
+        return Err(Error::invalid(format!("project_dir: {folder} is not a folder")));
+    }
+    Ok(path)
 }
 
 fn no_server(name: &str) -> Error {

@@ -57,6 +57,10 @@ pub(crate) struct EngineKey {
 pub(crate) trait Conversation: Send + Sync {
     /// The answer to `session/new`, `load` or `resume`: what can be chosen.
     fn opened(&self, answer: &Value);
+    /// Whether it wants what `session/load` replays.
+    fn keeps_replay(&self) -> bool {
+        false
+    }
     /// `session/update`: the raw `update` objects of as many as were there.
     fn updates(&self, updates: Vec<RawUpdate>);
     /// `session/request_permission`.
@@ -246,7 +250,7 @@ impl Engine {
     }
 
     /// Opens a session. What the agent sends in it goes to `conversation`, from the first
-    /// update on; a replayed history is swallowed.
+    /// update on; a replayed history is swallowed unless it wants that.
     ///
     /// # Errors
     /// The agent's; [`PeerError::Lost`] when it ended.
@@ -261,7 +265,7 @@ impl Engine {
         let known = match opening {
             Opening::New => None,
             Opening::Resume(session) | Opening::Load(session) => {
-                let replaying = matches!(opening, Opening::Load(_));
+                let replaying = matches!(opening, Opening::Load(_)) && !conversation.keeps_replay();
                 self.route(session, conversation.clone(), replaying);
                 Some(session.to_owned())
             }

@@ -4,6 +4,7 @@
 
 use super::{
     EngineRules, Prompt,
+    adopt::Replay,
     client::Client,
     conversation::OpenAsk,
     notes::Note,
@@ -25,7 +26,7 @@ use gantry_supervisor::{Deadline, Ended, Scope, Supervisor};
 use serde_json::Value;
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -127,6 +128,8 @@ pub(super) struct Inner {
     pub(super) open: Option<OpenInAgent>,
     /// Its last engine ended by itself.
     pub(super) lost_engine: bool,
+    /// What the agent replays of a conversation that it had before us, while it is opened.
+    pub(super) replay: Option<Replay>,
     /// The agent has heard nothing of it yet: the system prompt goes first.
     pub(super) fresh: bool,
     pub(super) readiness: Vec<ServerReadiness>,
@@ -153,6 +156,10 @@ pub(super) struct Inner {
     pub(super) wire: Option<(Arc<WireLog>, String)>,
     /// When the agent was last heard of, or the session was last used.
     pub(super) heard: Instant,
+    /// When the agent last said something in it.
+    pub(super) spoke: Instant,
+    /// Tool calls of a turn that is over while the agent may still work at it.
+    pub(super) late_calls: HashSet<String>,
     pub(super) quiet_since: Option<i64>,
     /// `None` until they were read from the store.
     pub(super) counters: Option<Counters>,
@@ -211,6 +218,7 @@ impl Cell {
                 engine: None,
                 open: None,
                 lost_engine: false,
+                replay: None,
                 fresh: true,
                 readiness: Vec::new(),
                 commands: Vec::new(),
@@ -228,6 +236,8 @@ impl Cell {
                 sent: None,
                 wire: None,
                 heard: Instant::now(),
+                spoke: Instant::now(),
+                late_calls: HashSet::new(),
                 quiet_since: None,
                 counters,
                 turn_row: None,

@@ -11,9 +11,13 @@ use super::{
 use crate::{Error, Result, engine::Conversation, events::now, wire::*};
 use gantry_acp::{ClientCall, ELICIT, PermissionAsk, Shape};
 use serde_json::Value;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
+/// An agent that ignored a cancel and has said nothing for so long is done with the old turn.
+const PAUSE: Duration = Duration::from_millis(700);
+/// The kind of a tool call that names none.
+const USUAL_KIND: &str = "other";
 /// Tool calls of a turn whose kind is remembered, for requests that do not repeat it.
 const MOST_KINDS: usize = 1000;
 
@@ -88,14 +92,27 @@ impl Cell {
         }
     }
 
+    /// The agent says something. After a pause it may be of the turn that runs now.
+    fn speaks(&self, inner: &mut Inner) {
+        let pause = inner.spoke.elapsed();
+        inner.spoke = Instant::now();
+        if pause >= PAUSE && inner.state.late_turn().is_some() {
+            self.apply(inner, Event::SpeaksAgain);
+        }
+    }
+
     /// What an update tells about the session; whether that is news for others.
     fn learn(&self, inner: &mut Inner, shape: &Shape<'_>, update: &RawUpdate) -> bool {
         match &*shape.kind {
             "tool_call" | "tool_call_update" => {
-                if let (Some(id), Some(kind)) = (shape.text("toolCallId"), shape.text("kind"))
+                if let Some(id) = shape.text("toolCallId")
                     && inner.kinds.len() < MOST_KINDS
                 {
-                    inner.kinds.insert(id.into_owned(), kind.into_owned());
+                    let known = inner.kinds.entry(id.into_owned());
+                    match shape.text("kind") {
+                        Some(kind) => drop(known.insert_entry(kind.into_owned())),
+                        None => drop(known.or_insert_with(|| USUAL_KIND.to_owned())),
+                    }
                 }
                 false
             }
@@ -125,10 +142,18 @@ impl Cell {
     }
 }
 
+/// The tool call that an update is about.
+fn call_of<'a>(shape: &Shape<'a>) -> std::borrow::Cow<'a, str> {
+    match &*shape.kind {
+        "tool_call" | "tool_call_update" => shape.text("toolCallId").unwrap_or_default(),
+        _ => "".into(),
+    }
+}
+
 /// What is asked, with a number of its own.
 fn asked(inner: &mut Inner, ask: &PermissionAsk) -> PermissionView {
     inner.asked += 1;
-    let turn = inner.state.lingering.as_ref().map(|lingering| lingering.turn.as_str());
+    let turn = inner.state.late_turn();
     PermissionView {
         request: format!("permission-{}", inner.asked),
         turn: turn.or_else(|| inner.state.running()).map(str::to_owned),
@@ -144,17 +169,31 @@ impl Conversation for Cell {
         self.lock().offered.take(answer);
     }
 
+    fn keeps_replay(&self) -> bool {
+        self.lock().replay.is_some()
+    }
+
     fn updates(&self, updates: Vec<RawUpdate>) {
         let mut inner = self.lock();
+        let updates = match &mut inner.replay {
+            Some(replay) => replay.take(updates),
+            None => updates,
+        };
         let at = now();
         inner.kept.last_activity = at;
         inner.heard = Instant::now();
+        self.speaks(&mut inner);
         let mut news = inner.quiet_since.take().is_some();
         let mut lines = Lines::default();
         let mut happenings = Vec::with_capacity(updates.len());
         for update in &updates {
             let shape = update.shape();
-            let turn = inner.state.turn_of(&shape.kind).map(str::to_owned);
+            let turn = match &inner.state.lingering {
+                Some(late) if inner.late_calls.contains(&*call_of(&shape)) => {
+                    Some(late.turn.clone())
+                }
+                _ => inner.state.turn_of(&shape.kind).map(str::to_owned),
+            };
             news |= self.learn(&mut inner, &shape, update);
             lines.push(turn.as_deref(), update, shape.into_chunk());
             let (session, update) = (self.id.clone(), update.clone());
@@ -170,7 +209,11 @@ impl Conversation for Cell {
 
     fn permission(&self, ask: PermissionAsk) {
         let mut inner = self.lock();
-        if inner.state.refuses_asks() {
+        self.speaks(&mut inner);
+        let call = ask.tool_call.get("toolCallId").and_then(Value::as_str);
+        let is_late = inner.state.lingering.is_some()
+            && call.is_some_and(|call| inner.late_calls.contains(call));
+        if is_late || inner.state.refuses_asks() {
             // Some agents ask after the cancel.
             let view = asked(&mut inner, &ask);
             ask.cancel();

@@ -11,6 +11,7 @@
 //! session never run at the same time, and none of them holds up another session.
 
 mod actor;
+mod adopt;
 mod alarms;
 mod cell;
 mod claims;
@@ -171,11 +172,19 @@ impl Sessions {
     /// The store refuses; shutting down.
     pub async fn create(&self, new: NewSession) -> Result<SessionView> {
         self.refuse_when_closing()?;
+        if let Some(acp_id) = &new.acp_id
+            && let Some(known) = self.known_as(&new.agent.id, acp_id)
+        {
+            return Err(Error::invalid(format!(
+                "`acp_session_id`: this conversation is session `{known}` already; go on there"
+            )));
+        }
         let at = now();
         let title = new.title.as_deref().map(str::trim).filter(|title| !title.is_empty());
         let kept = Kept {
             id: uuid::Uuid::now_v7().to_string(),
-            acp_id: None,
+            adopted: new.acp_id.is_some(),
+            acp_id: new.acp_id,
             project_id: new.project.id,
             agent: new.agent,
             titled: title.is_some(),

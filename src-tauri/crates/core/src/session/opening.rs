@@ -4,7 +4,12 @@ use super::cell::{Cell, Counters, Handover, OpenInAgent};
 use crate::{
     Error, Result,
     engine::{Engine, EngineState},
-    session::{setting::choose_again, sign_in, state::Event},
+    session::{
+        adopt::{self, Replay},
+        setting::choose_again,
+        sign_in,
+        state::Event,
+    },
     wire::{ContextOutcome, EngineOutcome, PromptCapabilities, ServerReadiness},
 };
 use gantry_acp::{Opening, PeerError};
@@ -182,10 +187,11 @@ async fn open(
     handover: Handover,
 ) -> Result<(String, ContextOutcome)> {
     let facts = engine.facts().cloned().unwrap_or_default();
-    let (open, remembered, has_context) = {
+    let (open, remembered, has_context, is_strange) = {
         let inner = cell.lock();
-        let turns = inner.counters.unwrap_or_default().turn;
-        (inner.open.clone(), inner.kept.acp_id.clone(), turns > 0)
+        let has_turns = inner.counters.unwrap_or_default().turn > 0;
+        let adopted = inner.kept.adopted;
+        (inner.open.clone(), inner.kept.acp_id.clone(), has_turns || adopted, adopted && !has_turns)
     };
     let unchanged = if has_context { ContextOutcome::Kept } else { ContextOutcome::New };
     if let Some(open) = &open {
@@ -202,7 +208,13 @@ async fn open(
     let mut opened = None;
     if let (true, Some(id)) = (has_context, &remembered) {
         context = ContextOutcome::Lost;
-        let ways = [(facts.resume, Opening::Resume(id)), (facts.load, Opening::Load(id))];
+        let mut ways = [(facts.resume, Opening::Resume(id)), (facts.load, Opening::Load(id))];
+        if is_strange {
+            // What was said in it is known to the agent alone.
+            ways.reverse();
+            cell.lock().replay = Some(Replay::default());
+        }
+        let mut why = "it cannot go on with a conversation".to_owned();
         for (_, way) in ways.into_iter().filter(|(offered, _)| *offered) {
             match open_by(cell, engine, way, &servers).await {
                 Ok(session) => {
@@ -213,8 +225,19 @@ async fn open(
                 Err(PeerError::Lost) => return Err(engine_error(engine).await),
                 Err(error) => {
                     tracing::warn!(session = cell.id, method = way.method(), %error, "the agent did not restore a session");
+                    why = error.to_string();
                 }
             }
+        }
+        let replay = cell.lock().replay.take();
+        if is_strange && opened.is_none() {
+            let agent = &engine.key().agent.id;
+            return Err(Error::upstream(format!(
+                "agent `{agent}` could not open this conversation: {why}"
+            )));
+        }
+        if let Some(replay) = replay {
+            adopt::keep(cell, replay).await?;
         }
     } else if has_context {
         context = ContextOutcome::Lost;

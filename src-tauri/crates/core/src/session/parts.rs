@@ -102,6 +102,8 @@ pub struct NewSession {
     pub system_prompt: Option<String>,
     /// The back end's user, if one opened it.
     pub user_id: Option<String>,
+    /// The agent's own id of a conversation that it keeps, to go on with.
+    pub acp_id: Option<String>,
     /// Whether engine and servers start at once (a person opened it and will
     /// type) or with the first prompt.
     pub open_now: bool,

@@ -41,6 +41,8 @@ struct StoredOptions {
     chosen: Chosen,
     #[serde(skip_serializing_if = "Option::is_none")]
     restorable: Option<bool>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    adopted: bool,
     /// What was not kept of the servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     withheld: Vec<String>,
@@ -57,6 +59,8 @@ struct StoredServer {
 pub(super) struct Kept {
     pub(super) id: String,
     pub(super) acp_id: Option<String>,
+    /// The agent had the conversation before us.
+    pub(super) adopted: bool,
     pub(super) project_id: String,
     pub(super) agent: AgentSpec,
     pub(super) title: String,
@@ -94,6 +98,7 @@ impl Kept {
             titled: self.titled,
             chosen: self.chosen.clone(),
             restorable: self.restorable,
+            adopted: self.adopted,
             withheld,
         };
         SessionRow {
@@ -133,6 +138,7 @@ impl Kept {
         Self {
             id: row.id,
             acp_id: row.acp_id,
+            adopted: options.adopted,
             project_id: row.project_id,
             agent: agent.agent,
             title: row.title,
@@ -223,6 +229,7 @@ mod tests {
         Kept {
             id: "s".into(),
             acp_id: Some("a".into()),
+            adopted: true,
             project_id: "p".into(),
             agent: AgentSpec {
                 id: "x".into(),
@@ -257,7 +264,7 @@ mod tests {
         let back = Kept::from_row(row);
         assert_eq!(back.agent.env.get("OPENAI_MODEL").map(String::as_str), Some("m"));
         assert_eq!((back.policy, back.agent.offers), (Policy::Reads, ClientOffers::ALL));
-        assert!(back.titled && back.restorable == Some(true));
+        assert!(back.titled && back.adopted && back.restorable == Some(true));
         let server = &back.servers.unwrap()[0];
         assert_eq!(server.config.env["OTHER_KEY"], "${env:OTHER}");
         assert_eq!(server.config.env["MODE"], "fast");

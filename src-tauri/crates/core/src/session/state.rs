@@ -67,6 +67,8 @@ pub(super) enum Event {
     Replied(String, Outcome),
     /// The agent did not end a cancelled turn in time.
     Overdue,
+    /// The agent speaks again after a pause.
+    SpeaksAgain,
     /// The engine failed or ended by itself.
     EngineGone(String),
     /// It has been stopped.
@@ -104,6 +106,8 @@ pub(super) struct Lingering {
     pub(super) turn: String,
     /// The agent has answered a newer prompt: it may never answer this one.
     pub(super) overtaken: bool,
+    /// The agent has paused in it: while a newer turn runs, it speaks of that one.
+    pub(super) paused: bool,
 }
 
 /// The stop reason of a cancelled turn.
@@ -136,17 +140,23 @@ impl State {
 
     /// Whether a permission request that arrives now is answered `cancelled` at once.
     pub(super) fn refuses_asks(&self) -> bool {
-        self.lingering.is_some()
+        self.late_turn().is_some()
             || matches!(self.phase, Phase::Cancelling { .. } | Phase::Closed(_))
+    }
+
+    /// The turn that is over and that the agent still speaks of, as far as can be told: one that
+    /// ignores a cancel may never answer it, and go on with the next prompt.
+    pub(super) fn late_turn(&self) -> Option<&str> {
+        let lingering = self.lingering.as_ref()?;
+        let is_over = lingering.paused && self.running().is_some();
+        (!is_over).then_some(lingering.turn.as_str())
     }
 
     /// The turn that an update of this kind belongs to. A late one carries its old
     /// turn: the one that the agent still works at, or the one that ended last.
     pub(super) fn turn_of(&self, kind: &str) -> Option<&str> {
         let is_part = gantry_acp::is_part_of_conversation(kind);
-        self.lingering
-            .as_ref()
-            .map(|lingering| lingering.turn.as_str())
+        self.late_turn()
             .or_else(|| self.running())
             .or_else(|| self.last.as_deref().filter(|_| is_part))
     }
@@ -211,9 +221,15 @@ impl State {
             Event::Overdue => {
                 if let Phase::Cancelling { turn } = self.phase {
                     self.phase = Phase::Idle;
-                    self.lingering = Some(Lingering { turn: turn.clone(), overtaken: false });
+                    self.lingering =
+                        Some(Lingering { turn: turn.clone(), overtaken: false, paused: false });
                     effects.push(Effect::CancelAsks);
                     effects.push(end(turn, CANCELLED, None));
+                }
+            }
+            Event::SpeaksAgain if self.running().is_some() => {
+                if let Some(lingering) = &mut self.lingering {
+                    lingering.paused = true;
                 }
             }
             Event::EngineGone(why) if !matches!(self.phase, Phase::Closed(_)) => {
@@ -352,6 +368,23 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_paused_speaks_of_the_turn_that_runs() {
+        let mut events = prompting("t1");
+        events.extend([Event::Cancel, Event::Overdue, Event::SpeaksAgain]);
+        assert!(walk(events.clone()).0.refuses_asks(), "nothing else runs yet");
+        events.extend([Event::Claimed("t2".into()), Event::Prompted("t2".into())]);
+        assert_eq!(walk(events.clone()).0.turn_of("agent_message_chunk"), Some("t1"));
+        events.push(Event::SpeaksAgain);
+        let (state, _) = walk(events.clone());
+        assert_eq!(state.turn_of("agent_message_chunk"), Some("t2"));
+        assert!(!state.refuses_asks());
+        events.push(Event::Replied("t2".into(), Outcome::Done("end_turn".into())));
+        let (state, _) = walk(events);
+        assert_eq!(state.turn_of("agent_message_chunk"), Some("t1"), "late words after it");
+        assert!(state.refuses_asks());
+    }
+
+    #[test]
     fn a_turn_that_was_overtaken_keeps_its_late_words_until_the_next_prompt() {
         let mut events = prompting("t1");
         events.extend([Event::Cancel, Event::Overdue]);
@@ -399,6 +432,7 @@ mod tests {
             Just(Event::Cancel),
             turn().prop_map(|turn| Event::Replied(turn, Outcome::Done("end_turn".into()))),
             Just(Event::Overdue),
+            Just(Event::SpeaksAgain),
             Just(Event::EngineGone("y".into())),
             Just(Event::Stopped),
         ]

@@ -47,7 +47,12 @@ impl Inner {
 
     /// A turn begins: what was known of the last one's tool calls is forgotten.
     pub(super) fn begin_turn(&mut self, row: TurnRow) {
-        self.kinds.clear();
+        let before = std::mem::take(&mut self.kinds).into_keys();
+        if self.state.lingering.is_some() {
+            self.late_calls.extend(before);
+        } else {
+            self.late_calls.clear();
+        }
         self.kept.last_activity = row.started_at;
         self.turn_row = Some(row);
     }

@@ -176,6 +176,48 @@ pub struct SessionCreate {
     #[serde(default)]
     #[ts(as = "Option<Policy>", optional)]
     pub permission: Policy,
+    /// A conversation that the agent keeps itself, as `agents_conversations` lists it, to go on
+    /// with; a new one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub acp_session_id: Option<String>,
+}
+
+/// Input of `agents_conversations`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct AgentsConversations {
+    /// An existing folder.
+    pub project_dir: String,
+    /// An agent's id; the default one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub agent: Option<String>,
+}
+
+/// Answer of `agents_conversations`.
+#[derive(Clone, Debug, Serialize, Deserialize, TS)]
+pub struct AgentConversations {
+    /// Whether the agent lists its conversations and can go on with one.
+    pub offered: bool,
+    /// Whether it also tells what was said in one.
+    pub replayed: bool,
+    /// In the agent's order, at most 500.
+    pub conversations: Vec<AgentConversation>,
+    /// Whether it has more.
+    pub more: bool,
+}
+
+/// A conversation that an agent keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct AgentConversation {
+    /// The agent's own id, for `session_create`.
+    pub id: String,
+    /// For people.
+    pub title: Option<String>,
+    /// When something last happened in it, ISO 8601, as the agent says it.
+    pub updated_at: Option<String>,
+    /// The session of Gantry that it is already.
+    pub session: Option<String>,
 }
 
 /// Answer of `session_create`.

@@ -2,7 +2,7 @@
 
 What it does in a turn is the last text of the prompt. Each message it gets is
 appended to LOG as a line of JSON: {"at": monotonic, "pid": …, "got": message}.
-AGENT_CAN holds what it offers: a comma list of http, load, resume, close, delete,
+AGENT_CAN holds what it offers: a comma list of http, load, resume, close, delete, list,
 image, embed; settings (modes, models, options); auth (wants a sign-in); question (asks the
 user for it).
 """
@@ -148,6 +148,18 @@ def prompt(request, params):
         turns.pop(session)
         error = {"code": -32603, "message": "Internal error", "data": {"details": "no credit"}}
         send(id=request, error=error)
+    elif word == "half":
+        say(session, "cut \ud83d here")
+        send(id=request, result={"stopReason": "end_turn", "title": "\ud83d"})
+    elif word == "formless":
+        turns.pop(session)
+        with lock:
+            sys.stdout.write(json.dumps({"id": request, "error": "out of money"}) + "\n")
+            sys.stdout.flush()
+    elif word == "flood":
+        sys.stderr.write("".join(f"line {n} of a long story\n" for n in range(50_000)) + "the end\n")
+        sys.stderr.flush()
+        os._exit(3)
     elif word == "die":
         say(session, "last words")
         print("boom: the disk is full", file=sys.stderr, flush=True)
@@ -200,6 +212,19 @@ def opened(request, params, method):
     send(id=request, result=answer)
 
 
+def listed(request, params):
+    """Two pages, one of them about another folder; with `endless` a page that leads to itself."""
+    here = {"cwd": params["cwd"], "updatedAt": "2026-11-30T10:00:00Z"}
+    if "cursor" not in params:
+        page = {"sessions": [{"sessionId": "old-1", "title": "From the past", **here},
+                             {"sessionId": "other", "cwd": "/elsewhere"}], "nextCursor": "2"}
+    else:
+        page = {"sessions": [{"sessionId": "old-2", **here}]}
+        if "endless" in CAN:
+            page["nextCursor"] = "2"
+    send(id=request, result=page)
+
+
 def set_option(request, params):
     for option in options[params["sessionId"]]:
         if option["id"] == params["configId"]:
@@ -223,7 +248,7 @@ def main():
         log(got=message)
         method, request, params = message.get("method"), message.get("id"), message.get("params")
         if method == "initialize":
-            offers = {name: {} for name in ("resume", "close", "delete") if name in CAN}
+            offers = {name: {} for name in ("resume", "close", "delete", "list") if name in CAN}
             methods = [{"id": "browser", "name": "In the browser"},
                        {"id": "shell", "name": "In a terminal", "type": "terminal",
                         "args": ["--sign-in"], "env": {"SIGN_IN": "1"}}]
@@ -240,6 +265,8 @@ def main():
             else:
                 signed_in = True
                 send(id=request, result={})
+        elif method == "session/list":
+            listed(request, params)
         elif method == "logout":
             signed_in = False
             send(id=request, result={})

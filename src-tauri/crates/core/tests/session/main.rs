@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start bystanders and tasks of their own")]
 #![cfg(target_os = "linux")]
 
+mod adopt;
 mod crash;
 mod opening;
 mod permissions;

@@ -111,9 +111,11 @@ async fn an_agent_that_ignores_the_cancel_loses_its_turn_but_not_its_late_words(
     let began = std::time::Instant::now();
     assert_eq!(world.ended(&session, &ignoring.turn).await.reason, "cancelled");
     assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
-    // Usable again while the agent still works at the old turn.
+    // Usable again while the agent still works at the old turn; what it says to the new prompt
+    // belongs to that.
     let (next, ended) = world.turn(&session, "say fresh").await;
     assert_eq!(ended.reason, "end_turn");
+    assert_eq!(world.texts(&session).await[1], "fresh");
     let mut late = 0;
     let mut reader = world.reader(&session);
     while late < 22 {
@@ -129,8 +131,38 @@ async fn an_agent_that_ignores_the_cancel_loses_its_turn_but_not_its_late_words(
     assert_eq!(world.view(&session).state, SessionState::Idle);
     let texts = world.texts(&session).await;
     assert_eq!(texts.len(), 2);
-    assert!(texts.concat().contains("fresh") && texts.concat().contains("late 21"));
+    assert!(texts[1] == "fresh" && texts[0].contains("late 21"), "{texts:?}");
     assert_ne!(next.turn, ignoring.turn);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_never_answers_a_cancelled_turn_is_asked_and_heard_in_the_next() {
+    let world = World::new().await;
+    let session = world.create("http", Vec::new()).await;
+    let deaf = world.prompt(&session, "deaf").await;
+    world.sessions.cancel(&session).await.unwrap();
+    assert_eq!(world.ended(&session, &deaf.turn).await.reason, "cancelled");
+    let accepted = world.prompt(&session, "ask").await;
+    let asked = world.reader(&session).asked().await;
+    assert_eq!(asked.turn.as_deref(), Some(accepted.turn.as_str()));
+    world.sessions.permit(&session, &asked.request, "yes").await.unwrap();
+    assert_eq!(world.ended(&session, &accepted.turn).await.reason, "end_turn");
+    let texts = world.texts(&session).await;
+    assert!(texts[0].is_empty() && texts[1].contains("yes"), "{texts:?}");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_characters_and_answers_without_form_end_their_turns() {
+    let world = World::new().await;
+    let session = world.create("http", Vec::new()).await;
+    let (_, ended) = world.turn(&session, "half").await;
+    assert_eq!(ended.reason, "end_turn");
+    assert_eq!(world.texts(&session).await, ["cut \u{fffd} here"]);
+    let (_, ended) = world.turn(&session, "formless").await;
+    assert_eq!(ended.reason, "error");
+    assert!(ended.description.unwrap().contains("out of money"));
     world.end().await;
 }
 

@@ -187,6 +187,10 @@ impl World {
     }
 
     pub async fn create_with(&self, change: impl FnOnce(&mut NewSession)) -> String {
+        self.try_create(change).await.unwrap().id
+    }
+
+    pub async fn try_create(&self, change: impl FnOnce(&mut NewSession)) -> Result<SessionView> {
         let path = self.dir.path().join("project").to_str().unwrap().to_owned();
         let row = ProjectRow { id: path.clone(), path, name: "project".into(), created_at: 1 };
         let project = self.store.ensure_project(row).await.unwrap();
@@ -198,10 +202,11 @@ impl World {
             policy: Policy::Ask,
             system_prompt: None,
             user_id: None,
+            acp_id: None,
             open_now: false,
         };
         change(&mut new);
-        self.sessions.create(new).await.unwrap().id
+        self.sessions.create(new).await
     }
 
     pub fn prompt_of(text: &str) -> Prompt {

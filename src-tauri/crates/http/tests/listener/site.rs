@@ -91,6 +91,7 @@ impl Site {
             policy: Policy::Ask,
             system_prompt: None,
             user_id: Some("u1".into()),
+            acp_id: None,
             open_now: false,
         };
         self.app.sessions().create(new).await.unwrap()

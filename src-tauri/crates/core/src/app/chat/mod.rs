@@ -108,6 +108,7 @@ impl App {
                         policy: request.permission.unwrap_or_default(),
                         system_prompt: request.system_prompt.filter(|text| !text.is_empty()),
                         user_id: Some(user.to_owned()),
+                        acp_id: None,
                         open_now: false,
                     })
                     .await?
