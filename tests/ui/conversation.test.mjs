@@ -150,6 +150,13 @@ test('a conversation is searched, exported, deleted, and the deletion is taken b
     assert.equal((await stage.api('sessions_list', {})).sessions.length, 1);
     await page.getByTestId('delete-session').click();
     await until('it is gone for good', async () => (await stage.api('sessions_list', {})).sessions.length === 0);
+
+    // Who leaves the page takes nothing back any more.
+    await stage.startSession({ agent: 'scripted', permission: 'all' });
+    await page.getByTestId('delete-session').click();
+    await item.waitFor({ state: 'detached' });
+    await page.close();
+    await until('it is gone without its page', async () => (await stage.api('sessions_list', {})).sessions.length === 0, 4_000);
   }));
 
 test('a word of any conversation is found, and its turn is shown', () =>

@@ -280,6 +280,15 @@ test('what the agent lets choose is shown, and a refused choice is not taken for
     await choice.waitFor();
     assert.match(await page.getByTestId('chip-usage').innerText(), /25/);
     await stage.screenshot('choices');
+    // Nothing leaves the message field, however long the hint is.
+    await stage.say('SLOW 60000');
+    await page.getByTestId('composer').fill('a message for the queue');
+    const row = await page.getByTestId('queue-add').boundingBox();
+    const field = await page.getByTestId('composer').boundingBox();
+    assert.ok(row.x + row.width <= field.x + field.width, 'the buttons are outside of their box');
+    await page.getByTestId('composer').fill('');
+    await page.getByTestId('cancel-turn').click();
+    await stage.endOfTurn();
     // A title without a space does not push anything out of the window.
     const box = await page.getByTestId('chat-header').boundingBox();
     const main = await page.locator('main').boundingBox();
@@ -290,6 +299,40 @@ test('what the agent lets choose is shown, and a refused choice is not taken for
     await page.getByTestId('error-toast').waitFor();
     await until('the old one is shown', async () => (await choice.inputValue()) === 'a');
   }));
+
+test('a narrow window is used by keyboard: a drawer takes the focus, keeps it and gives it back', () =>
+  onStage('drawers', async (stage) => {
+    const { page } = stage;
+    await stage.knowFakeAgent();
+    await stage.startSession({ agent: 'scripted', permission: 'ask' });
+    await stage.say('PERMISSION');
+    await page.getByTestId('permission').waitFor();
+    const focus = () => page.evaluate(() => ({ id: document.activeElement.dataset.testid, place: document.activeElement.closest('aside, main')?.className ?? '' }));
+    await page.getByTestId('toggle-sessions').focus();
+    await page.keyboard.press('Enter');
+    await until('it has the focus', async () => /left/.test((await focus()).place));
+    for (let n = 0; n < 20; n++) {
+      await page.keyboard.press('Tab');
+      const { place } = await focus();
+      assert.ok(place === '' || /left/.test(place), `the focus went behind the drawer: ${place}`);
+    }
+    // What lies over it is closed first, and then the drawer; no request is rejected by that.
+    await page.getByTestId('keys-list').click();
+    await page.getByTestId('keys').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByTestId('keys').waitFor({ state: 'detached' });
+    assert.equal(await page.locator('aside.left.shown').count(), 1);
+    await page.keyboard.press('Escape');
+    await until('it is given back', async () => (await focus()).id === 'toggle-sessions');
+    assert.equal(await page.getByTestId('permission').count(), 1);
+
+    await page.getByTestId('rename-session').focus();
+    await page.keyboard.press('Enter');
+    await page.keyboard.insertText('新的名字');
+    await page.keyboard.press('Enter');
+    await until('it is renamed', async () => (await page.getByTestId('chat-title').innerText().catch(() => '')) === '新的名字');
+    await until('the focus is back', async () => (await focus()).id === 'rename-session');
+  }, { viewport: { width: 900, height: 600 } }));
 
 test('an open request is answered in the inbox', () =>
   onStage('inbox', async (stage) => {

@@ -83,6 +83,8 @@ export function httpBackend(): Backend {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(input),
+        // What was deleted stays so, even when the page goes at that moment.
+        keepalive: name === 'session_delete',
       });
       let answer: { ok?: boolean; data?: unknown; error?: unknown };
       try {

@@ -51,27 +51,28 @@ export function pieceOf(block: JsonValue): Piece {
   }
 }
 
+/** An entry of the content of a tool call. */
+export function partOf(entry: JsonValue): Piece {
+  const fields = object(entry);
+  switch (fields['type']) {
+    case 'content':
+      return pieceOf(fields['content'] ?? null);
+    case 'diff':
+      return {
+        kind: 'diff',
+        path: text(fields['path']) ?? '',
+        lines: diffLines(text(fields['oldText']) ?? '', text(fields['newText']) ?? ''),
+      };
+    case 'terminal':
+      return { kind: 'terminal', id: text(fields['terminalId']) ?? '' };
+    default:
+      return { kind: 'json', text: pretty(entry) };
+  }
+}
+
 /** What a tool call gave back: its content, or else its raw output. */
 export function outputOf(call: ToolCall): Piece[] {
-  if (call.content.length > 0) {
-    return call.content.map((entry): Piece => {
-      const fields = object(entry);
-      switch (fields['type']) {
-        case 'content':
-          return pieceOf(fields['content'] ?? null);
-        case 'diff':
-          return {
-            kind: 'diff',
-            path: text(fields['path']) ?? '',
-            lines: diffLines(text(fields['oldText']) ?? '', text(fields['newText']) ?? ''),
-          };
-        case 'terminal':
-          return { kind: 'terminal', id: text(fields['terminalId']) ?? '' };
-        default:
-          return { kind: 'json', text: pretty(entry) };
-      }
-    });
-  }
+  if (call.content.length > 0) return call.content.map(partOf);
   const raw = call.rawOutput;
   if (raw === undefined || raw === null) return [];
   if (typeof raw === 'string') return [{ kind: 'text', text: raw }];

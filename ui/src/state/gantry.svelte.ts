@@ -71,6 +71,7 @@ export class Gantry {
   private toastCount = 0;
   private isFirstSnapshot = true;
   private stopEvents: () => void = () => {};
+  private readonly onLeave = (): void => void this.settleDeletions();
 
   constructor(readonly backend: Backend) {}
 
@@ -90,6 +91,7 @@ export class Gantry {
   );
 
   start(): void {
+    addEventListener('pagehide', this.onLeave);
     const events = perFrame<Event>((batch) => this.take(batch));
     this.stopEvents = this.backend.events({
       snapshot: (snapshot) => {
@@ -111,6 +113,7 @@ export class Gantry {
   }
 
   stop(): void {
+    removeEventListener('pagehide', this.onLeave);
     this.stopEvents();
   }
 
@@ -296,9 +299,7 @@ export class Gantry {
   remove(session: SessionView): void {
     const { id } = session;
     if (id in this.deleting) return;
-    const timer = setTimeout(() => {
-      void this.try('session_delete', { session: id }).then(() => this.spare(id));
-    }, UNDO);
+    const timer = setTimeout(() => void this.deleteNow(id), UNDO);
     this.deleting = { ...this.deleting, [id]: timer };
     if (this.current === id) this.current = null;
     this.toast('good', t('session.deleted', { title: session.title || t('sessions.untitled') }), () => {
@@ -306,6 +307,22 @@ export class Gantry {
       this.spare(id);
       this.open(id);
     });
+  }
+
+  private async deleteNow(session: string): Promise<void> {
+    clearTimeout(this.deleting[session]);
+    await this.try('session_delete', { session });
+    this.spare(session);
+  }
+
+  /** Nobody can take back any more what was deleted: the page goes, or Gantry does. */
+  async settleDeletions(): Promise<void> {
+    await Promise.all(Object.keys(this.deleting).map((session) => this.deleteNow(session)));
+  }
+
+  async quit(): Promise<void> {
+    await this.settleDeletions();
+    await this.try('quit', {});
   }
 
   private spare(session: string): void {

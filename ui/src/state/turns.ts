@@ -51,8 +51,9 @@ export function turnOf(view: TurnView): Turn {
 
 /** What is in a turn of a history page. */
 function itemsOf(view: TurnView): readonly Item[] {
-  let items: readonly Item[] = [];
-  for (const update of view.updates) items = addUpdate(items, update, { at: null, late: false });
+  const read: Item[] = [];
+  for (const update of view.updates) put(read, update, { at: null, late: false });
+  let items: readonly Item[] = read;
   for (const permission of view.permissions ?? []) {
     items = addRequest(items, permission, { at: null, late: false });
     items = addOutcome(items, permission.request, permission.outcome, permission.reason);
@@ -74,77 +75,84 @@ export interface Moment {
 /** The items of a turn after one more ACP update. */
 export function addUpdate(items: readonly Item[], update: JsonValue, moment: Moment): readonly Item[] {
   const fields = object(update);
+  if (ABOUT_THE_SESSION.has(String(fields['sessionUpdate'])) || isNothing(fields)) return items;
+  const next = [...items];
+  put(next, update, moment);
+  return next;
+}
+
+/** A chunk without a letter: it begins no text, and adds nothing to one. */
+function isNothing(fields: JsonObject): boolean {
+  const block = object(fields['content']);
+  return /_chunk$/.test(String(fields['sessionUpdate'])) && block['type'] === 'text' && block['text'] === '';
+}
+
+/** Puts one more ACP update into the items of a turn: of a long history without a copy for each. */
+function put(items: Item[], update: JsonValue, moment: Moment): void {
+  const fields = object(update);
+  if (isNothing(fields)) return;
   switch (fields['sessionUpdate']) {
     case 'agent_message_chunk':
-      return addChunk(items, fields, 'agent', moment.late);
+      return putChunk(items, fields, 'agent', moment.late);
     case 'user_message_chunk':
-      return addChunk(items, fields, 'user', moment.late);
+      return putChunk(items, fields, 'user', moment.late);
     case 'agent_thought_chunk':
-      return addThought(items, fields, moment.late);
+      return putThought(items, fields, moment.late);
     case 'tool_call':
     case 'tool_call_update':
-      return addToolCall(items, fields, moment);
+      return putToolCall(items, fields, moment);
     case 'plan':
-      return addPlan(items, fields, moment.late);
+      return putPlan(items, fields, moment.late);
     default:
-      if (ABOUT_THE_SESSION.has(String(fields['sessionUpdate']))) return items;
-      return [...items, { kind: 'unknown', update, late: moment.late }];
+      if (!ABOUT_THE_SESSION.has(String(fields['sessionUpdate']))) items.push({ kind: 'unknown', update, late: moment.late });
   }
 }
 
-function addChunk(items: readonly Item[], fields: JsonObject, from: 'agent' | 'user', late: boolean): readonly Item[] {
+function putChunk(items: Item[], fields: JsonObject, from: 'agent' | 'user', late: boolean): void {
   const block = object(fields['content']);
   const piece = block['type'] === 'text' ? text(block['text']) : null;
-  if (piece === null) {
-    return [...items, { kind: 'content', from, block: fields['content'] ?? null, late }];
-  }
   const id = text(fields['messageId']);
   const last = items.at(-1);
-  if (last?.kind === 'text' && last.from === from && last.late === late && last.id === id) {
-    return [...items.slice(0, -1), { ...last, text: last.text + piece }];
-  }
-  return piece === '' ? items : [...items, { kind: 'text', from, text: piece, id, late }];
+  if (piece === null) items.push({ kind: 'content', from, block: fields['content'] ?? null, late });
+  else if (last?.kind === 'text' && last.from === from && last.late === late && last.id === id) items[items.length - 1] = { ...last, text: last.text + piece };
+  else items.push({ kind: 'text', from, text: piece, id, late });
 }
 
-function addThought(items: readonly Item[], fields: JsonObject, late: boolean): readonly Item[] {
+function putThought(items: Item[], fields: JsonObject, late: boolean): void {
   const piece = text(object(fields['content'])['text']);
-  if (piece === null) return [...items, { kind: 'content', from: 'agent', block: fields['content'] ?? null, late }];
   const id = text(fields['messageId']);
   const last = items.at(-1);
-  if (last?.kind === 'thought' && last.late === late && last.id === id) {
-    return [...items.slice(0, -1), { ...last, text: last.text + piece }];
-  }
-  return piece === '' ? items : [...items, { kind: 'thought', text: piece, id, late }];
+  if (piece === null) items.push({ kind: 'content', from: 'agent', block: fields['content'] ?? null, late });
+  else if (last?.kind === 'thought' && last.late === late && last.id === id) items[items.length - 1] = { ...last, text: last.text + piece };
+  else items.push({ kind: 'thought', text: piece, id, late });
 }
 
-function addPlan(items: readonly Item[], fields: JsonObject, late: boolean): readonly Item[] {
+function putPlan(items: Item[], fields: JsonObject, late: boolean): void {
   const entries: PlanEntry[] = list(fields['entries']).map((entry) => ({
     content: text(object(entry)['content']) ?? '',
     status: text(object(entry)['status']) ?? 'pending',
     priority: text(object(entry)['priority']) ?? 'medium',
   }));
-  const plan: Item = { kind: 'plan', entries, late };
   // An agent sends its whole plan each time: one plan a turn, where it first appeared.
   const place = items.findIndex((item) => item.kind === 'plan');
-  return place < 0 ? [...items, plan] : items.with(place, plan);
+  items[place < 0 ? items.length : place] = { kind: 'plan', entries, late };
 }
 
 const DONE = new Set(['completed', 'failed', 'cancelled']);
 const KNOWN = new Set(['sessionUpdate', 'toolCallId', 'title', 'kind', 'status', 'content', 'locations', 'rawInput', 'rawOutput']);
 
 /** Merges a tool call or an update of one by its id; a missing or null field leaves what is there. */
-export function addToolCall(items: readonly Item[], fields: JsonObject, { at, late }: Moment): readonly Item[] {
+function putToolCall(items: Item[], fields: JsonObject, { at, late }: Moment): void {
   const id = text(fields['toolCallId']) ?? '';
   const place = items.findLastIndex((item) => item.kind === 'tool' && item.id === id);
   if (place < 0) {
     const call = merge({ title: '', kind: 'other', status: 'pending', content: [], locations: [], rawInput: undefined, rawOutput: undefined, other: {} }, fields);
-    const done = DONE.has(call.status);
-    return [...items, { kind: 'tool', id, call, startedAt: at, endedAt: done ? at : null, requests: [], late }];
+    items.push({ kind: 'tool', id, call, startedAt: at, endedAt: DONE.has(call.status) ? at : null, requests: [], late });
+    return;
   }
   const old = items[place] as ToolItem;
   const call = merge(old.call, fields);
-  const done = DONE.has(call.status);
-  return items.with(place, { ...old, call, endedAt: done ? (old.endedAt ?? at) : null, late: old.late || late });
+  items[place] = { ...old, call, endedAt: DONE.has(call.status) ? (old.endedAt ?? at) : null, late: old.late || late };
 }
 
 /**
@@ -154,7 +162,9 @@ export function addToolCall(items: readonly Item[], fields: JsonObject, { at, la
 export function addRequest(items: readonly Item[], permission: PermissionView, moment: Moment): readonly Item[] {
   const id = toolCallId(permission);
   const fields = { ...object(permission.tool_call), toolCallId: id };
-  return addToolCall(items, fields, moment).map((item) => {
+  const next = [...items];
+  putToolCall(next, fields, moment);
+  return next.map((item) => {
     if (item.kind !== 'tool' || item.id !== id) return item;
     if (item.requests.some((known) => known.permission.request === permission.request)) return item;
     return { ...item, requests: [...item.requests, { permission, outcome: null, reason: null }] };

@@ -62,6 +62,16 @@ describe('hostile text', () => {
   });
 });
 
+describe('what is kept', () => {
+  it('the alignment of columns, the number a list begins with, and that a point is a task', () => {
+    const element = dom('| a | b |\n|--:|:-:|\n| 1 | 2 |\n\n3. x\n\n<!-- -->\n\n- [x] y\n- z');
+    expect([...element.querySelectorAll('td')].map((cell) => cell.getAttribute('align'))).toEqual(['right', 'center']);
+    expect(element.querySelector('ol')?.getAttribute('start')).toBe('3');
+    expect([...element.querySelectorAll('ul li')].map((item) => item.className)).toEqual(['task', '']);
+    expect(element.querySelector('li.task')?.textContent?.trim()).toBe('☑ y');
+  });
+});
+
 describe('blocks', () => {
   it('separates code from the rest and keeps it untouched', () => {
     const blocks = blocksOf('a\n\n```rust ignore\nlet x = "<b>";\n```\n\n| h |\n|---|\n| c |\n');

@@ -25,6 +25,9 @@ const marked = new Marked({
       return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
     },
     checkbox: ({ checked }) => (checked ? '☑ ' : '☐ '),
+    listitem(item) {
+      return `<li${item.task ? ' class="task"' : ''}>${this.parser.parse(item.tokens)}</li>\n`;
+    },
     code: ({ text, lang }) => {
       const inner = highlight(text, languageOf(lang)) ?? escape(text);
       return `<pre class="code"><code>${inner}</code></pre>`;
@@ -39,6 +42,8 @@ const SANITISE = {
   ],
   ALLOWED_ATTR: ['align', 'class', 'href', 'start'],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  // Those hold no address: the rule above is not theirs.
+  ADD_URI_SAFE_ATTR: ['align', 'start'],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
 };

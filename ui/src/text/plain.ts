@@ -19,13 +19,21 @@ export function baseName(path: string): string {
   return path.split(/[\\/]/).filter((part) => part !== '').at(-1) ?? path;
 }
 
+// They turn the letters after them around: a name could say something else than it is.
+const TURNING = /[\u202A-\u202E\u2066-\u2069]/g;
+
+/** With what would turn the letters after it around written out. */
+function straight(text: string): string {
+  return text.replace(TURNING, (mark) => `\\u${mark.charCodeAt(0).toString(16)}`);
+}
+
 /** JSON for reading. A text stays as it is. */
 export function pretty(value: unknown): string {
-  return typeof value === 'string' ? value : JSON.stringify(value, null, 2);
+  return straight(typeof value === 'string' ? value : JSON.stringify(value, null, 2));
 }
 
 /** One line, shortened. */
 export function oneLine(text: string, most: number): string {
-  const line = text.replace(/\s+/g, ' ').trim();
+  const line = straight(text.replace(/\s+/g, ' ').trim());
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { joinCommandLine, splitCommandLine } from './commandline';
 import { diffLines } from './diff';
 import { readPasted } from './paste';
-import { plain } from './plain';
+import { oneLine, plain, pretty } from './plain';
 import { ago, running, span } from './time';
 
 describe('a command line', () => {
@@ -94,6 +94,12 @@ describe('texts for people', () => {
 
   it('output of terminals without its colours, with what a carriage return left', () => {
     expect(plain('\u001b[31merror\u001b[0m: x\r\n10 %\r100 %\n\u001b]0;title\u0007done')).toBe('error: x\n100 %\ndone');
+  });
+
+  it('what turns letters around is written out: a name says what it is', () => {
+    expect(oneLine('rm \u202Egpj.exe', 40)).toBe('rm \\u202egpj.exe');
+    expect(JSON.parse(pretty({ path: 'a\u2066b' }))).toEqual({ path: 'a\u2066b' });
+    expect(oneLine('مرحبا', 40)).toBe('مرحبا');
   });
 
   it('what changed between two texts', () => {

@@ -162,7 +162,8 @@ describe('the tree of processes', () => {
     expect(memoryOfTree([node(1, [node(2, [node(3)]), node(4)])], 2)).toBe(200);
     expect(memoryOfTree([node(1)], 7)).toBeNull();
     expect(bytes(41.5 * 1024 * 1024, 'en')).toBe('41.5 MB');
-    expect(bytes(512, 'en')).toBe('512 bytes');
+    expect(bytes(512, 'en')).toBe('512 B');
+    expect(bytes(512, 'zh')).toBe('512 B');
   });
 });
 

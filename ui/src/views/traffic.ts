@@ -29,13 +29,19 @@ export function linesOf(messages: readonly TrafficMessage[]): TrafficLine[] {
     const method = own ?? (isAnswer ? asked.get(`${!fromAgent} ${id}`) : undefined) ?? '…';
     const isError = isAnswer && fields['error'] !== undefined;
     const inside = own !== null ? fields['params'] : isError ? fields['error'] : fields['result'];
-    const words = typeof message === 'string' ? message : JSON.stringify(inside ?? {});
+    const words = typeof message === 'string' ? message : JSON.stringify((method === 'session/update' ? updateOf(fields) : inside) ?? {});
     // The place in the list moves when old messages go: the key must not.
     const base = `${at} ${fromAgent} ${id} ${method}`;
     const count = (seen.get(base) ?? 0) + 1;
     seen.set(base, count);
     return { key: `${base} ${count}`, at, fromAgent, method: method === 'session/update' ? kindOf(fields) : method, isAnswer, isError, text: words, message };
   });
+}
+
+/** What an update says; the session and the kind are known already. */
+function updateOf(fields: ReturnType<typeof object>): JsonValue {
+  const { sessionUpdate: _, ...rest } = object(object(fields['params'])['update']);
+  return rest;
 }
 
 /** An update is named by its kind: there are many of them. */

@@ -24,7 +24,7 @@ export function memoryOfTree(roots: readonly ProcessNode[], pid: number | null):
   return root ? rowsOf([root.node]).reduce((sum, { node }) => sum + memoryOf(node), 0) : null;
 }
 
-/** Bytes for people: `812 KB`, `41.5 MB`. */
+/** Bytes for people: `512 B`, `812 kB`, `41.5 MB`. */
 export function bytes(n: number, language: string): string {
   const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte'] as const;
   let at = 0;
@@ -33,5 +33,7 @@ export function bytes(n: number, language: string): string {
     value /= 1024;
     at++;
   }
-  return new Intl.NumberFormat(language, { style: 'unit', unit: units[at], unitDisplay: at === 0 ? 'long' : 'short', maximumFractionDigits: value < 100 && at > 1 ? 1 : 0 }).format(value);
+  // "byte" as other languages write it does not go with their "kB".
+  if (at === 0) return `${value.toLocaleString(language)} B`;
+  return new Intl.NumberFormat(language, { style: 'unit', unit: units[at], unitDisplay: 'short', maximumFractionDigits: value < 100 && at > 1 ? 1 : 0 }).format(value);
 }

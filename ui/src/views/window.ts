@@ -2,6 +2,8 @@ import type { Turn } from '../state/model';
 
 /** So many items of a conversation are put on the screen at a time. */
 export const STEP = 60;
+/** So many when a conversation is opened: its end is on the screen the sooner. */
+export const FIRST = 30;
 /** More than so many are never on the screen: what is far away from the reader is taken off. */
 export const MOST = 240;
 

@@ -132,6 +132,7 @@ export function mockBackend(): Backend {
     agents_remove: () => ({ ok: true }),
     agents_install: () => AGENTS[2] as never,
     agents_uninstall: () => AGENTS[2] as never,
+    agents_conversations: () => ({ offered: false, replayed: false, conversations: [], more: false }),
     agents_log: () => ({ lines: ['added 12 packages in 3s'] }),
     sessions_list: () => ({ sessions: [...sessions.values()] }),
     session_create: ({ project_dir, agent }) => {
