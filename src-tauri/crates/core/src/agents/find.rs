@@ -1,7 +1,7 @@
 //! Where a known agent is, and which version. Starts nothing; reads the file
 //! system, so it runs outside the runtime's threads.
 
-use super::{Known, Package, install};
+use super::{Known, Package, installed};
 use gantry_supervisor::environment::find_program;
 use serde_json::Value;
 use std::{
@@ -23,7 +23,7 @@ pub(crate) struct Found {
 /// Gantry's own installation in `home`, else the `PATH` that agents get, else the
 /// well-known places.
 pub(crate) fn find(known: &Known, home: &Path) -> Option<Found> {
-    if let Some(installed) = install::installed(home, &known.id) {
+    if let Some(installed) = installed::installed(home, &known.id) {
         let (path, version) = (installed.program, Some(installed.version));
         return Some(Found { path, version, managed: true });
     }

@@ -8,12 +8,14 @@
 //! agents/opencode.log           what npm, uv or pip said last time
 //! ```
 
-use super::{Known, Package, Registry};
+use super::{
+    Known, Package, Registry,
+    installed::{Manifest, ids, manifest, remove_leftovers, save},
+};
 use crate::{Error, Result, events::Events, wire::Happening};
 use gantry_supervisor::{
     Cause, Child, Deadline, Exit, Launch, Role, Scope, Supervisor, environment::find_program,
 };
-use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     ffi::OsString,
@@ -32,35 +34,10 @@ const CLEAN_UP: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(1);
 /// So many lines explain a failure.
 const EXPLAIN: usize = 12;
+/// What is kept of a line, in bytes.
+const LONGEST_LINE: usize = 4096;
 /// Lines of progress come at most this often.
 const TELL_EVERY: Duration = Duration::from_millis(100);
-
-/// An installation that counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Installed {
-    /// The program, absolute.
-    pub(super) program: PathBuf,
-    pub(super) version: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Manifest {
-    version: String,
-    folder: String,
-    /// Below the folder.
-    program: String,
-}
-
-/// What is installed for this id and whole.
-pub(super) fn installed(home: &Path, id: &str) -> Option<Installed> {
-    let manifest = manifest(home, id)?;
-    let program = home.join(&manifest.folder).join(&manifest.program);
-    program.is_file().then_some(Installed { program, version: manifest.version })
-}
-
-fn manifest(home: &Path, id: &str) -> Option<Manifest> {
-    serde_json::from_slice(&fs::read(home.join(format!("{id}.json"))).ok()?).ok()
-}
 
 /// What installing needs.
 pub(crate) struct InstallsParts {
@@ -80,6 +57,8 @@ pub(crate) struct Installs {
 struct Inner {
     parts: InstallsParts,
     running: Mutex<BTreeSet<String>>,
+    /// Folders that were replaced in this run.
+    replaced: Arc<Mutex<Vec<String>>>,
 }
 
 impl std::fmt::Debug for Installs {
@@ -90,7 +69,19 @@ impl std::fmt::Debug for Installs {
 
 impl Installs {
     pub(crate) fn new(parts: InstallsParts) -> Self {
-        Self { inner: Arc::new(Inner { parts, running: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner { parts, running: Mutex::default(), replaced: Arc::default() }),
+        }
+    }
+
+    /// Removes what installations of earlier runs left: nothing runs from there any more.
+    pub(crate) fn remove_leftovers(&self) {
+        let home = self.home().to_owned();
+        self.inner.parts.scope.spawn_blocking("leftovers of installations", move || {
+            for id in ids(&home) {
+                remove_leftovers(&home, &id, &[]);
+            }
+        });
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -169,10 +160,13 @@ impl Installs {
         let folder = home.join(&name);
         let log = self.log(&id);
         let (in_home, new) = (home.clone(), folder.clone());
+        let spared = self.inner.replaced.clone();
         let mut told = self
             .blocking("prepare an installation", move || {
                 let prepared = fs::create_dir_all(&new).and_then(|()| {
-                    remove_leftovers(&in_home, &id, &new);
+                    let mut spared = spared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    spared.extend(new.file_name().and_then(|name| Some(name.to_str()?.to_owned())));
+                    remove_leftovers(&in_home, &id, &spared);
                     // npm looks for the project's top from here upwards.
                     fs::write(new.join("package.json"), "{\"private\":true}\n")?;
                     fs::File::create(&log)
@@ -184,19 +178,23 @@ impl Installs {
 
         let result = self.fill(known, package, &folder, &mut told).await;
         let (id, version) = (known.id.clone(), package.version.clone());
+        let spared = self.inner.replaced.clone();
         self.blocking("finish an installation", move || {
             let finished = result.and_then(|program| {
                 let whole = folder.join(&program);
-                if !whole.is_file() {
-                    let what = format!("the package holds no program {}", whole.display());
+                if find_program(&whole).is_none() {
+                    let what =
+                        format!("the package holds no program that runs: {}", whole.display());
                     return Err(Error::upstream(what));
                 }
                 let before = manifest(&home, &id);
                 let now = Manifest { version, folder: name, program };
                 save(&home, &id, &now).map_err(|error| cannot("written", &home, &error))?;
-                if let Some(before) = before {
-                    let _ = fs::remove_dir_all(home.join(before.folder));
-                }
+                // Engines may run from the one before; it goes at the next start.
+                spared
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend(before.map(|b| b.folder));
                 Ok(())
             });
             if finished.is_err() {
@@ -224,7 +222,9 @@ impl Installs {
             Registry::Npm => {
                 let args =
                     ["install", "--no-audit", "--no-fund", "--save-exact", "--loglevel=http"];
-                let args = args.into_iter().chain([pinned.as_str()]);
+                // The user's own configuration may say otherwise; options win over it.
+                let here = ["--global=false", "--location=project", "--prefix=."];
+                let args = args.into_iter().chain(here).chain([pinned.as_str()]);
                 self.run("npm", args, folder, deadline, told).await?;
                 let suffix = if cfg!(windows) { ".cmd" } else { "" };
                 let (name, wanted, folder) =
@@ -298,8 +298,7 @@ impl Installs {
             role: Role::Own,
             program: program.into(),
             args,
-            // Python that uv fetches stays with the agent.
-            env: vec![("UV_PYTHON_INSTALL_DIR".into(), folder.join("python").into())],
+            env: own_place(folder),
             cwd: Some(folder.to_owned()),
             grace: GRACE,
         });
@@ -350,6 +349,19 @@ impl Drop for InTurn {
     }
 }
 
+/// Everything goes into the folder, whatever the user's environment says about other places.
+fn own_place(folder: &Path) -> Vec<(OsString, OsString)> {
+    let python = folder.join("python");
+    // pip takes an empty value for none.
+    let nowhere = ["PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "UV_TARGET", "UV_PREFIX"];
+    let mut all: Vec<(OsString, OsString)> =
+        nowhere.into_iter().map(|name| (name.into(), "".into())).collect();
+    all.push(("PIP_USER".into(), "0".into()));
+    // Python that uv fetches stays with the agent.
+    all.push(("UV_PYTHON_INSTALL_DIR".into(), python.into()));
+    all
+}
+
 /// The program of an npm package: the wanted one, or as npx chooses the one that it has.
 fn npm_program(folder: &Path, package: &str, wanted: &str) -> String {
     let modules = folder.join("node_modules");
@@ -375,29 +387,6 @@ pub(crate) fn import(home: &Path, text: &str) -> io::Result<()> {
     fs::rename(temporary, file)
 }
 
-/// Folders of installations that were cut off.
-fn remove_leftovers(home: &Path, id: &str, new: &Path) {
-    let counts = manifest(home, id).map(|manifest| home.join(manifest.folder));
-    for entry in fs::read_dir(home).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let name = entry.file_name();
-        let random = name.to_str().and_then(|name| name.strip_prefix(id)?.strip_prefix('-'));
-        // Ids may be the beginning of other ids: `x` and `x-y`.
-        let is_ours = random.is_some_and(|random| uuid::Uuid::try_parse(random).is_ok());
-        if is_ours && path != new && Some(&path) != counts.as_ref() {
-            let _ = fs::remove_dir_all(path);
-        }
-    }
-}
-
-fn save(home: &Path, id: &str, manifest: &Manifest) -> io::Result<()> {
-    let temporary = home.join(format!("{id}.json.new"));
-    let text = serde_json::to_vec(manifest)?;
-    let mut file = fs::File::create(&temporary)?;
-    file.write_all(&text).and_then(|()| file.sync_all())?;
-    fs::rename(temporary, home.join(format!("{id}.json")))
-}
-
 fn cannot(done: &str, path: &Path, error: &io::Error) -> Error {
     Error::failed(format!("{} could not be {done}: {error}", path.display()))
 }
@@ -419,6 +408,7 @@ impl Told {
 
     fn line(&mut self, line: &str) {
         let line = line.trim_end();
+        let line = &line[..line.floor_char_boundary(LONGEST_LINE)];
         if line.is_empty() {
             return;
         }
@@ -457,33 +447,4 @@ async fn follow(child: Child, told: &mut Told) -> Exit {
         }
     }
     tree.exited().await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_leftovers_of_the_same_agent_are_removed() {
-        let home = tempfile::tempdir().unwrap();
-        let random = || uuid::Uuid::new_v4().simple().to_string();
-        let folders = ["x-old", "x-counts", "x-new", "x-y-old"].map(|name| {
-            let (id, _) = name.rsplit_once('-').unwrap();
-            let folder = home.path().join(format!("{id}-{}", random()));
-            fs::create_dir(&folder).unwrap();
-            folder
-        });
-        fs::create_dir(home.path().join("x-notes")).unwrap();
-        let [old, counts, new, other] = folders;
-        let name = counts.file_name().unwrap().to_str().unwrap().to_owned();
-        let manifest = Manifest { version: "1".into(), folder: name, program: "p".into() };
-        save(home.path(), "x", &manifest).unwrap();
-        remove_leftovers(home.path(), "x", &new);
-        assert!(!old.exists());
-        assert!(counts.exists() && new.exists() && other.exists());
-        assert!(home.path().join("x-notes").exists());
-        assert_eq!(installed(home.path(), "x"), None, "its program is not there");
-        fs::write(counts.join("p"), "").unwrap();
-        assert_eq!(installed(home.path(), "x").unwrap().version, "1");
-    }
 }

@@ -4,6 +4,7 @@
 mod fetch;
 mod find;
 mod install;
+mod installed;
 mod registry;
 
 pub(crate) use fetch::fetch;

@@ -2,9 +2,16 @@
 //! their packages are. Pure.
 
 use super::{Known, Package, Registry};
-use crate::{app::agents::check_name, wire::ClientOffers};
+use crate::{
+    app::agents::{BUILTIN_AGENT, check_name},
+    wire::ClientOffers,
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// Longest name and description that are taken over, characters.
+const LONGEST_NAME: usize = 100;
+const LONGEST_ABOUT: usize = 500;
 
 #[derive(Deserialize)]
 struct Document {
@@ -113,12 +120,15 @@ pub(crate) fn platform() -> String {
 
 fn known(entry: Entry, platform: &str) -> Result<Known, String> {
     check_name("id", &entry.id).map_err(|error| error.message)?;
+    if entry.id == BUILTIN_AGENT {
+        return Err("the agent that comes with Gantry has this id".to_owned());
+    }
     let Distribution { npx, uvx, mut binary } = entry.distribution;
     let homepage = entry.website.or(entry.repository).filter(|url| url.starts_with("https://"));
     let mut known = Known {
         id: entry.id,
-        name: entry.name,
-        about: entry.description,
+        name: line(&entry.name, LONGEST_NAME),
+        about: line(&entry.description, LONGEST_ABOUT),
         homepage: homepage.unwrap_or_default(),
         program: String::new(),
         args: Vec::new(),
@@ -171,6 +181,12 @@ fn known(entry: Entry, platform: &str) -> Result<Known, String> {
     });
     (known.args, known.env) = (packaged.args, packaged.env);
     Ok(known)
+}
+
+/// A text as one line of so many characters at most.
+fn line(text: &str, longest: usize) -> String {
+    let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(longest);
+    shown.collect::<String>().trim().to_owned()
 }
 
 /// `@scope/name@1.2.3` or `name==1.2.3`, taken apart.
@@ -266,5 +282,17 @@ mod tests {
         for text in ["", "[]", r#"{"mcpServers": {}}"#] {
             assert!(super::read(text, "linux-x86_64").unwrap_err().contains("registry's format"));
         }
+    }
+
+    #[test]
+    fn names_are_lines_and_the_built_in_agent_is_not_replaced() {
+        let entry = |id: &str| {
+            serde_json::json!({"id": id, "name": "A\u{7}\nB", "version": "1.0.0", "description": "x".repeat(9999),
+                "distribution": {"npx": {"package": "p@1.0.0"}}})
+        };
+        let text = serde_json::json!({"agents": [entry("built-in"), entry("one")]}).to_string();
+        let read = read(&text, "linux-x86_64").unwrap();
+        assert_eq!(read.unusable[0].0, "built-in");
+        assert_eq!((&*read.agents[0].name, read.agents[0].about.len()), ("A  B", LONGEST_ABOUT));
     }
 }

@@ -206,6 +206,10 @@ pub struct ImportableAgent {
     pub from: String,
     /// The command line that starts it.
     pub command: Vec<String>,
+    /// What is added to its environment.
+    #[serde(default)]
+    #[ts(as = "Option<BTreeMap<String, String>>", optional)]
+    pub env: BTreeMap<String, String>,
 }
 
 /// An agent that was not taken in.
