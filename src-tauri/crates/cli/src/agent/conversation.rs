@@ -77,6 +77,9 @@ async fn rounds(
             Some(Err(problem)) => {
                 let left_out = if problem.too_long { context::shorten(messages) } else { 0 };
                 if left_out == 0 {
+                    if !answer.text.is_empty() {
+                        messages.push(json!({"role": "assistant", "content": answer.text}));
+                    }
                     speaker.say(&format!("\n\n**No answer:** {}\n", problem.words)).await;
                     return StopReason::EndTurn;
                 }
@@ -89,6 +92,9 @@ async fn rounds(
                 continue;
             }
             Some(Ok(())) => {}
+        }
+        for wish in answer.wishes.iter_mut().filter(|wish| wish.id.is_empty()) {
+            wish.id = super::unique("call");
         }
         messages.push(as_message(&answer));
         if answer.wishes.is_empty() {

@@ -10,6 +10,7 @@ mod command;
 mod console;
 mod context;
 mod conversation;
+mod memory;
 mod model;
 mod models;
 mod protocol;
@@ -22,6 +23,7 @@ mod wire;
 use crate::mcp::stdio;
 use agent_client_protocol::Lines;
 use gantry_supervisor::{Cause, Deadline, Scope, Supervisor, warden_beside_us};
+use memory::Memory;
 use models::Models;
 use session::Sessions;
 use std::{
@@ -54,7 +56,8 @@ pub async fn run() -> u8 {
     };
     let scope = Scope::root("agent");
     let supervisor = Supervisor::new(scope.child("processes"), warden_beside_us());
-    let sessions = Sessions::new(scope.child("sessions"), supervisor.clone(), models);
+    let memory = Memory::from_environment();
+    let sessions = Sessions::new(scope.child("sessions"), supervisor.clone(), models, memory);
 
     let transport = Lines::new(wire::lines_out(output.clone()), wire::lines_in(input));
     let served = tokio::select! {

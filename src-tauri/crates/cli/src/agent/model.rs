@@ -3,6 +3,7 @@
 use super::upstream::is_loopback;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use gantry_core::bridge::MASK;
 use reqwest::{
     Method,
     header::{AUTHORIZATION, HeaderValue},
@@ -11,6 +12,8 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const CONNECT: Duration = Duration::from_secs(10);
+/// A shorter key would mask half of everything; in bytes.
+const SHORTEST_KEY: usize = 6;
 /// Longest event of a stream.
 const LONGEST_EVENT: usize = 8 << 20;
 /// What is shown of an answer that is no JSON.
@@ -127,6 +130,14 @@ impl Endpoint {
         }
     }
 
+    fn without_key(&self, text: &str) -> String {
+        let key = self.key.as_ref().and_then(|key| key.to_str().ok()?.strip_prefix("Bearer "));
+        match key {
+            Some(key) if key.len() >= SHORTEST_KEY => text.replace(key, MASK),
+            _ => text.to_owned(),
+        }
+    }
+
     /// The names of its models, in its order.
     ///
     /// # Errors
@@ -136,7 +147,8 @@ impl Endpoint {
         let status = response.status();
         let body = response.bytes().await.map_err(|error| broke(error.without_url()))?;
         if !status.is_success() {
-            return Err(format!("the model's endpoint answered {status}: {}", words(&body)));
+            let told = format!("the model's endpoint answered {status}: {}", words(&body));
+            return Err(self.without_key(&told));
         }
         let list: Value = serde_json::from_slice(&body)
             .map_err(|_| format!("the model's endpoint sent no JSON: {}", words(&body)))?;
@@ -167,6 +179,8 @@ impl Endpoint {
         if !status.is_success() {
             let body = response.bytes().await.unwrap_or_default();
             let told = format!("the model's endpoint answered {status}: {}", words(&body));
+            // Some repeat the key that they refuse.
+            let told = self.without_key(&told);
             return Err(Problem::told(told, &String::from_utf8_lossy(&body)));
         }
         let is_stream = response
@@ -181,12 +195,16 @@ impl Endpoint {
             return answer.take(&whole, &mut heard);
         }
         let chunks = response.bytes_stream().map(|chunk| chunk.map_err(|e| broke(e.without_url())));
-        read_events(chunks, |data| {
+        let is_done = read_events(chunks, |data| {
             let event = serde_json::from_str(data)
                 .map_err(|error| format!("the model's endpoint sent broken JSON: {error}"))?;
             answer.take(&event, &mut heard)
         })
-        .await
+        .await?;
+        if !is_done && answer.finish.is_none() {
+            return Err("the model's answer broke off before its end".to_owned().into());
+        }
+        Ok(())
     }
 }
 
@@ -224,11 +242,12 @@ fn message_of(value: &Value) -> Option<String> {
     Some(message.as_str().map_or_else(|| message.to_string(), str::to_owned))
 }
 
-/// Calls `event` with the data of each server-sent event until `[DONE]` or the end.
+/// Calls `event` with the data of each server-sent event until `[DONE]` or the end; whether the
+/// former came.
 async fn read_events(
     chunks: impl Stream<Item = Result<Bytes, String>>,
     mut event: impl FnMut(&str) -> Result<(), Problem>,
-) -> Result<(), Problem> {
+) -> Result<bool, Problem> {
     let mut chunks = std::pin::pin!(chunks);
     let mut buffer: Vec<u8> = Vec::new();
     while let Some(chunk) = chunks.next().await {
@@ -240,7 +259,7 @@ async fn read_events(
             let Some(data) = line.trim_end().strip_prefix("data:") else { continue };
             match data.trim() {
                 "" => {}
-                "[DONE]" => return Ok(()),
+                "[DONE]" => return Ok(true),
                 data => event(data)?,
             }
         }
@@ -249,7 +268,7 @@ async fn read_events(
             return Err("the model's endpoint sent an event that is too long".to_owned().into());
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 impl Answer {

@@ -71,7 +71,7 @@ pub(super) async fn serve(
                 let is_known = load.get(&request.session_id).is_some();
                 let speaker =
                     open(&load, &client, request.session_id, request.cwd, request.mcp_servers);
-                if !is_known {
+                if !is_known && speaker.session.messages().is_empty() {
                     speaker.session.forgot();
                 }
                 for update in speaker.session.history() {
@@ -92,7 +92,7 @@ pub(super) async fn serve(
                 let is_known = resume.get(&request.session_id).is_some();
                 let speaker =
                     open(&resume, &client, request.session_id, request.cwd, request.mcp_servers);
-                if !is_known {
+                if !is_known && speaker.session.messages().is_empty() {
                     speaker.session.forgot();
                 }
                 offer_models(&resume, speaker, move |options| {
@@ -211,13 +211,14 @@ fn offer_models(
 }
 
 /// Why a session cannot be taken up again. One that is not known (any more) can, as long
-/// as there is no model: a tool console has no context that could be missed.
+/// as there is no model: a tool console has no context that could be missed. With a model it can
+/// when it was kept.
 fn obstacle(sessions: &Sessions, id: &SessionId) -> Option<Error> {
     match sessions.get(id) {
         Some(session) if session.is_busy() => Some(invalid(
             "a turn is running in this session; wait for its end, or cancel it, and try again",
         )),
-        None if sessions.models().is_set() => Some(
+        None if sessions.models().is_set() && !sessions.keeps(id) => Some(
             Error::new(-32002, "this agent does not know the session (any more); open a new one")
                 .data(serde_json::json!({"sessionId": id})),
         ),

@@ -1,6 +1,7 @@
 //! The sessions of the one client.
 
 use super::{
+    memory::Memory,
     models::{Menu, Models},
     upstream::Upstream,
 };
@@ -23,6 +24,7 @@ const MOST_REMEMBERED: usize = 8 << 20;
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) cwd: PathBuf,
+    memory: Memory,
     state: Mutex<State>,
 }
 
@@ -45,6 +47,12 @@ struct State {
 }
 
 impl Session {
+    fn kept(id: SessionId, cwd: PathBuf, memory: Memory) -> Self {
+        let messages = memory.read(&id.0);
+        let state = Mutex::new(State { messages, ..State::default() });
+        Self { id, cwd, memory, state }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,7 +154,9 @@ impl Session {
         self.state().messages.clone()
     }
 
+    /// Keeps what was said, for another run of the agent too.
     pub(super) fn keep_messages(&self, messages: Vec<Value>) {
+        self.memory.write(&self.id.0, &messages);
         self.state().messages = messages;
     }
 }
@@ -157,12 +167,18 @@ pub(super) struct Sessions {
     scope: Scope,
     supervisor: Supervisor,
     models: Models,
+    memory: Memory,
     open: Arc<Mutex<HashMap<SessionId, Arc<Session>>>>,
 }
 
 impl Sessions {
-    pub(super) fn new(scope: Scope, supervisor: Supervisor, models: Models) -> Self {
-        Self { scope, supervisor, models, open: Arc::default() }
+    pub(super) fn new(
+        scope: Scope,
+        supervisor: Supervisor,
+        models: Models,
+        memory: Memory,
+    ) -> Self {
+        Self { scope, supervisor, models, memory, open: Arc::default() }
     }
 
     /// Where models come from.
@@ -182,6 +198,11 @@ impl Sessions {
         self.open().get(id).cloned()
     }
 
+    /// Whether an earlier run of the agent kept the conversation.
+    pub(super) fn keeps(&self, id: &SessionId) -> bool {
+        self.memory.has(&id.0)
+    }
+
     /// All, sorted by id so that the order is stable.
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
         let mut all: Vec<_> = self.open().values().cloned().collect();
@@ -189,7 +210,8 @@ impl Sessions {
         all
     }
 
-    /// The session with this id, made if there is none; its servers begin to connect.
+    /// The session with this id, made if there is none, with what is kept of it; its servers begin
+    /// to connect.
     /// Servers of before that are wanted no more are returned, to be closed.
     pub(super) fn open_with(
         &self,
@@ -201,7 +223,7 @@ impl Sessions {
             let mut open = self.open();
             let session = open
                 .entry(id.clone())
-                .or_insert_with(|| Arc::new(Session { id, cwd, state: Mutex::default() }));
+                .or_insert_with(|| Arc::new(Session::kept(id, cwd, self.memory.clone())));
             session.clone()
         };
         let unwanted = self.reconcile(&session, servers);
@@ -267,7 +289,7 @@ mod tests {
     #[test]
     fn the_history_is_bounded_by_its_size() {
         let id = SessionId::from("s");
-        let session = Session { id, cwd: PathBuf::new(), state: Mutex::default() };
+        let session = Session::kept(id, PathBuf::new(), Memory::default());
         for letter in ["a", "b", "c", "d"] {
             let text = letter.repeat(MOST_REMEMBERED / 3);
             let chunk = ContentChunk::new(ContentBlock::from(text));

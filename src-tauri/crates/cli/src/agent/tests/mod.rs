@@ -5,7 +5,7 @@ mod console;
 mod model;
 mod server;
 
-use super::{models::Models, protocol, session::Sessions};
+use super::{memory::Memory, models::Models, protocol, session::Sessions};
 use agent_client_protocol::{
     Agent, Client, Lines,
     schema::ProtocolVersion,
@@ -99,8 +99,12 @@ impl Desk {
 async fn with_agent<F: AsyncFnOnce(Desk)>(models: Models, test: F) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let scope = Scope::root("test");
-    let sessions =
-        Sessions::new(scope.child("sessions"), Supervisor::new(scope.clone(), None), models);
+    let sessions = Sessions::new(
+        scope.child("sessions"),
+        Supervisor::new(scope.clone(), None),
+        models,
+        Memory::default(),
+    );
     let (to_agent, from_client) = pipe();
     let (to_client, from_agent) = pipe();
     let served = scope.spawn("agent", {

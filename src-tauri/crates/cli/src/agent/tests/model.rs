@@ -246,3 +246,35 @@ async fn a_conversation_that_is_lost_is_not_pretended() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_said_to_and_stays_in_the_conversation() {
+    let streams =
+        vec![("cut", Some(vec![words("Half a ")])), ("200 OK", Some(vec![words("Whole.")]))];
+    with_model(streams, async |desk, _, requests| {
+        let session = desk.open(Vec::new()).await;
+        let (said, _) = desk.say(&session, "tell me").await;
+        assert!(said.starts_with("Half a ") && said.contains("broke off"), "{said}");
+        assert_eq!(desk.say(&session, "go on").await.0, "Whole.");
+        let requests = requests.borrow();
+        assert_eq!(requests[1]["messages"][2], json!({"role": "assistant", "content": "Half a "}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_that_the_endpoint_repeats_is_not_shown() {
+    let refusal = json!({"error": {"message": "wrong key: the-key-of-mine"}});
+    let scope = Scope::root("fixture");
+    let (base, _requests) = endpoint(&scope, vec![("401 Unauthorized", Some(vec![refusal]))]).await;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let endpoint = Endpoint::new(&base, Some("the-key-of-mine")).unwrap();
+    with_agent(Models::set(endpoint, Some("m".into())), async |desk| {
+        desk.initialize().await;
+        let session = desk.open(Vec::new()).await;
+        let (said, _) = desk.say(&session, "hi").await;
+        assert!(said.contains("wrong key: •••"), "{said}");
+    })
+    .await;
+    scope.close(Deadline::after(super::PATIENCE)).await;
+}

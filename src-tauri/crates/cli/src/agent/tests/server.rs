@@ -218,6 +218,8 @@ pub(super) async fn endpoint(
                     held.push(stream);
                     continue;
                 }
+                let is_cut = status == "cut";
+                let status = if is_cut { "200 OK" } else { status };
                 let kind =
                     if status == "200 OK" { "text/event-stream" } else { "application/json" };
                 let mut text = format!(
@@ -230,6 +232,9 @@ pub(super) async fn endpoint(
                     } else {
                         text.push_str(&event.to_string());
                     }
+                }
+                if status == "200 OK" && ends && !is_cut {
+                    text.push_str("data: [DONE]\n\n");
                 }
                 stream.write_all(text.as_bytes()).await.unwrap();
                 if ends {
