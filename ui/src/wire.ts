@@ -1001,7 +1001,11 @@ from: string,
 /**
  * The command line that starts it.
  */
-command: Array<string>, };
+command: Array<string>, 
+/**
+ * What is added to its environment.
+ */
+env?: { [key in string]: string }, };
 
 /**
  * Whether sessions share one process of a server.

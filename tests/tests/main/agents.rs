@@ -44,6 +44,17 @@ async fn entry(api: &Api, id: &str) -> Value {
     agents.iter().find(|agent| agent["id"] == id).cloned().unwrap()
 }
 
+/// Waits until the session's turn is over.
+async fn idle(api: &Api, session: &Value) {
+    wait_until("the session is idle", BOUND, async || {
+        let list = api.api("sessions_list", json!({})).await;
+        let sessions = list["sessions"].as_array().unwrap();
+        let session = sessions.iter().find(|view| view["id"] == *session).unwrap();
+        (session["state"] == "idle").then_some(())
+    })
+    .await;
+}
+
 /// The names in the folder of installations, without the log.
 fn installations(stage: &Stage) -> Vec<String> {
     let entries = std::fs::read_dir(stage.data_dir().join("agents")).into_iter().flatten();
@@ -102,9 +113,27 @@ async fn an_agent_is_installed_used_and_removed_and_a_failure_changes_nothing() 
     let (answer, text) = instance.turn(request, BOUND).await;
     assert_eq!(text, "started by its name", "{answer}");
 
+    // A session goes on with what was installed anew; what its agent runs from stays meanwhile.
+    let session = json!({ "project_dir": stage.path(""), "agent": "gemini" });
+    let session = instance.api("session_create", session).await["session"]["id"].clone();
+    let prompt = json!({ "session": session, "content": [{ "type": "text", "text": "ECHO on" }] });
+    instance.api("session_prompt", prompt.clone()).await;
+    std::fs::remove_file(stage.path("bin/fails")).unwrap();
+    instance.api("agents_install", gemini.clone()).await;
+    assert_eq!(installations(&stage).len(), 3, "{:?}", installations(&stage));
+    idle(&instance, &session).await;
+    let again = instance.api("session_prompt", prompt).await;
+    assert_eq!(again["engine"], "recreated", "{again}");
+    idle(&instance, &session).await;
+
     let removed = instance.api("agents_uninstall", gemini.clone()).await;
     assert_eq!(removed["installed"], false, "{removed}");
-    assert_eq!(installations(&stage), Vec::<String>::new());
+    instance.quit().await;
+    let mut instance = start(&stage, &[&stage.path("bin")]).await;
+    wait_until("the old installation is removed", BOUND, async || {
+        installations(&stage).iter().all(|name| name.ends_with(".json")).then_some(())
+    })
+    .await;
     assert_eq!(instance.post("/api/agents_uninstall", &gemini).await.body["ok"], false);
     instance.quit().await;
     stage.finish().await;
@@ -297,5 +326,56 @@ async fn installed_agents_are_found_and_led_to_a_custom_endpoint() {
     }
     instance.quit().await;
     model.stop().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn the_users_configuration_of_npm_does_not_lead_an_installation_elsewhere() {
+    let stage = Stage::shared().await;
+    fake_npm(&stage);
+    let mut instance = Instance::start_with(&stage, |command| {
+        command.env("PATH", format!("{}:/usr/bin:/bin", stage.path("bin").display()));
+        command.env("npm_config_global", "true").env("npm_config_prefix", "/nowhere");
+    })
+    .await;
+    instance.api("agents_install", json!({ "id": "gemini" })).await;
+    let log = instance.api("agents_log", json!({ "id": "gemini" })).await.to_string();
+    assert!(log.contains("--global=false") && log.contains("--prefix=."), "{log}");
+    instance.quit().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn a_session_follows_its_agent_when_that_is_saved_otherwise() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let agent = |mode: &str| {
+        let mut config = programs::fake_agent(json!({ "MODE": mode, "API_KEY": "k3y-of-mine" }));
+        config["name"] = json!("Mine");
+        json!({ "id": "mine", "config": config })
+    };
+    instance.api("agents_save", agent("one")).await;
+    let session = json!({ "project_dir": stage.path(""), "agent": "mine" });
+    let session = instance.api("session_create", session).await["session"]["id"].clone();
+    let prompt = json!({ "session": session, "content": [{ "type": "text", "text": "ECHO on" }] });
+    for (change, outcome) in [(None, "reused"), (Some("two"), "recreated"), (None, "reused")] {
+        idle(&instance, &session).await;
+        if let Some(mode) = change {
+            instance.api("agents_save", agent(mode)).await;
+        }
+        let accepted = instance.api("session_prompt", prompt.clone()).await;
+        assert_eq!(accepted["engine"], outcome, "{accepted}");
+        idle(&instance, &session).await;
+    }
+    // Its secrets are not kept with the session, but with the agent.
+    instance.quit().await;
+    let mut instance = Instance::start(&stage).await;
+    instance.api("session_prompt", prompt).await;
+    idle(&instance, &session).await;
+    let pid =
+        instance.api("sessions_list", json!({})).await["sessions"][0]["engine"]["pid"].clone();
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(String::from_utf8_lossy(&environment).contains("API_KEY=k3y-of-mine"));
+    instance.quit().await;
     stage.finish().await;
 }

@@ -223,6 +223,18 @@ async fn with_a_scripted_model_it_calls_tools_in_parallel_asks_and_is_cancelled(
     let (_, text) = instance.turn(request("DO: SAY fine", Some(&session)), BOUND).await;
     assert_eq!(text.trim(), "fine");
     instance.quit().await;
+
+    // Another run of Gantry, another process of the agent: the model is told what was said.
+    let mut instance = Instance::start(&stage).await;
+    let (answer, _) = instance.turn(request("DO: SAY still here", Some(&session)), BOUND).await;
+    assert_eq!(answer["context"], "restored", "{answer}");
+    let last = model.requests().last().unwrap()["body"]["messages"].to_string();
+    assert!(last.contains("Hello.") && last.contains("three"), "{last}");
+    let kept = stage.data_dir().join("conversations");
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 1);
+    instance.api("session_delete", json!({ "session": session })).await;
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 0);
+    instance.quit().await;
     model.stop().await;
     stage.finish().await;
 }

@@ -110,13 +110,15 @@ impl Masks {
         TrafficMessage { at: line.at, from_agent: line.from_agent, message }
     }
 
-    fn masked(&self, text: &str) -> String {
+    /// A text as others may see it.
+    pub(crate) fn masked(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.values {
             if text.contains(secret.as_str()) {
                 text = text.replace(secret.as_str(), MASK);
             }
         }
+        mask_queries(&mut text);
         let mut from = 0;
         while let Some(at) = text[from..].find("Bearer ").map(|at| from + at + "Bearer ".len()) {
             let end = text[at..]
@@ -155,6 +157,24 @@ impl Masks {
     }
 }
 
+/// Masks values of addresses whose names say that they are secrets: `?api_key=…`.
+fn mask_queries(text: &mut String) {
+    let mut from = 0;
+    while let Some(at) = text[from..].find(['?', '&']).map(|at| from + at + 1) {
+        from = at;
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let end = text[at..].find(|c| !is_of_name(c)).map_or(text.len(), |end| at + end);
+        if !text[end..].starts_with('=') || !is_secret_field(&text[at..end]) {
+            continue;
+        }
+        let value = end + 1;
+        let ends = |c: char| c.is_whitespace() || matches!(c, '&' | '"' | '\'' | '#' | '<' | '>');
+        let end = text[value..].find(ends).map_or(text.len(), |end| value + end);
+        text.replace_range(value..end, MASK);
+        from = value;
+    }
+}
+
 /// Whether the name of a field of a message says that its value is a secret. Narrower than what
 /// [`crate::session::is_secret`] says of variables: `key` and `author` are words of every day here.
 fn is_secret_field(name: &str) -> bool {
@@ -172,4 +192,24 @@ fn is_secret_field(name: &str) -> bool {
     // `totalTokens` and the like are counts, and a progress token is a number of its own.
     let is_none = name.ends_with("TOKENS") || name == "PROGRESSTOKEN";
     !is_none && words.iter().any(|word| name.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_addresses_are_masked() {
+        let masked = |text: &str| Masks::default().masked(text);
+        let shown =
+            masked("see https://h/mcp?api_key=abc123&x=1&access_token=t#top and ?totalTokens=5");
+        assert_eq!(
+            shown,
+            "see https://h/mcp?api_key=•••&x=1&access_token=•••#top and ?totalTokens=5"
+        );
+        for same in ["?", "a & b?", "what? token=x", "?token", "语?语=1&"] {
+            assert_eq!(masked(same), same);
+        }
+        assert_eq!(masked("?token=语"), "?token=•••");
+    }
 }

@@ -373,9 +373,9 @@ fn importable(known: Known) -> ImportableAgent {
         || known.how_to_install.clone(),
         |package| format!("{}: {} {}", package.registry.name(), package.name, package.version),
     );
-    let Known { id, name, about, homepage, program, args, .. } = known;
+    let Known { id, name, about, homepage, program, args, env, .. } = known;
     let command = std::iter::once(program).chain(args).collect();
-    ImportableAgent { id, name, about, homepage, from, command }
+    ImportableAgent { id, name, about, homepage, from, command, env }
 }
 
 fn read_registry(path: &Path) -> Result<String> {

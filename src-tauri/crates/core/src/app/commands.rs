@@ -1,6 +1,6 @@
 //! One method a command (see [`crate::api`]).
 
-use super::{App, words};
+use super::{App, conversations::folder_of, words};
 use crate::{
     Error, Result,
     bridge::unmask,
@@ -10,10 +10,7 @@ use crate::{
 use gantry_store::ProjectRow;
 use gantry_supervisor::Deadline;
 use serde_json::Value;
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// The budget of a stop that a person asked for.
 pub const STOP_BUDGET: Duration = Duration::from_secs(5);
@@ -219,20 +216,6 @@ impl App {
         Ok(SessionCreated { session })
     }
 
-    /// Conversations that an agent keeps.
-    ///
-    /// # Errors
-    /// Invalid folder, unknown agent, an agent that does not start or refuses, shutting down.
-    pub async fn agents_conversations(
-        &self,
-        input: AgentsConversations,
-    ) -> Result<AgentConversations> {
-        self.still_open()?;
-        let project = folder_of(&input.project_dir)?;
-        let agent = self.agent(input.agent.as_deref()).await?;
-        self.sessions().of_agent(project, agent).await
-    }
-
     /// Hands a prompt to the agent.
     ///
     /// # Errors
@@ -251,7 +234,7 @@ impl App {
             ready_timeout: self.ready_timeout(input.ready_timeout_ms),
             permission_timeout: self.permission_timeout(input.permission_timeout_ms),
             servers: None,
-            agent: None,
+            agent: self.agent_of(&input.session).await,
             policy: input.permission,
         };
         self.sessions().prompt(&input.session, prompt).await
@@ -317,6 +300,7 @@ impl App {
     /// Not found; shutting down.
     pub async fn session_resume(&self, input: SessionId) -> Result<SessionView> {
         self.still_open()?;
+        self.update_agent_of(&input.session).await;
         self.sessions().resume(&input.session).await
     }
 
@@ -351,6 +335,7 @@ impl App {
     /// Not found; not offered; the agent's.
     pub async fn session_authenticate(&self, input: SessionAuthenticate) -> Result<Authenticated> {
         self.still_open()?;
+        self.update_agent_of(&input.session).await;
         self.sessions().authenticate(input).await
     }
 
@@ -434,24 +419,6 @@ impl App {
     pub(super) fn server_view(&self, name: &str) -> Result<ServerView> {
         self.bridge().view(name).ok_or_else(|| no_server(name))
     }
-}
-
-/// The folder of a project, without symbolic links.
-fn folder_of(folder: &str) -> Result<PathBuf> {
-    let path = Path::new(folder);
-    if !path.is_absolute() {
-        return Err(Error::invalid(format!("project_dir: `{folder}` is not an absolute path")));
-    }
-    // Blocking for microseconds; a network folder that hangs would hang its agent too.
-    let path = path.canonicalize().map_err(|error| {
-        Error::invalid(format!(
-            "project_dir: {folder} cannot be used ({error}); choose an existing folder"
-        ))
-    })?;
-    if !path.is_dir() {
-        return Err(Error::invalid(format!("project_dir: {folder} is not a folder")));
-    }
-    Ok(path)
 }
 
 fn no_server(name: &str) -> Error {

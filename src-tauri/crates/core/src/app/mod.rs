@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 mod chat;
 mod commands;
+mod conversations;
 mod data;
 mod defaults;
 mod find;
@@ -147,6 +148,7 @@ impl App {
             store: store.clone(),
             events: events.clone(),
             gantry: options.programs.gantry.clone(),
+            memory: options.data.root.join("conversations"),
         })
         .await?;
         let installs = Installs::new(InstallsParts {
@@ -155,6 +157,7 @@ impl App {
             supervisor: supervisor.clone(),
             events: events.clone(),
         });
+        installs.remove_leftovers();
         let shutdown = Shutdown::new();
         let parts = shutdown::Parts {
             scope: scope.clone(),

@@ -29,12 +29,35 @@ pub(super) enum Handed {
     Withheld,
 }
 
+/// A server as its agent is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandedServer {
+    /// Its name.
+    pub name: String,
+    /// How the agent reaches it.
+    pub via: Via,
+    /// The entry of `mcpServers`.
+    pub entry: Value,
+    /// Whether it leads to the bridge, which follows every change of the configuration.
+    bridged: bool,
+    /// Of the configuration that it was made from.
+    identity: Identity,
+}
+
+impl HandedServer {
+    /// Whether an agent that knows this one does as well as with `now`: they differ in nothing,
+    /// or only in how the server feels.
+    pub fn does_as_well_as(&self, now: &Self) -> bool {
+        self.name == now.name && (self.bridged || self.identity == now.identity)
+    }
+}
+
 impl Bridge {
     /// The `mcpServers` entries of ACP `session/new` for the session, by the rules
-    /// of the contract ("How a server is handed to the agent"), with the `via` of each by name.
+    /// of the contract ("How a server is handed to the agent").
     /// A server whose configuration refers to a variable or secret that is not set is left out:
     /// nothing literal is ever sent as a credential.
-    pub fn handover(&self, session: &str, agent_speaks_http: bool) -> Vec<(String, Via, Value)> {
+    pub fn handover(&self, session: &str, agent_speaks_http: bool) -> Vec<HandedServer> {
         let mut registry = self.shared.registry();
         let Some(entry) = registry.sessions.get(session) else { return Vec::new() };
         let given = handed(&registry, entry);
@@ -85,27 +108,30 @@ struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    fn entry(&self, name: &str, kind: &Handed) -> Option<(String, Via, Value)> {
-        let (via, value) = match kind {
-            Handed::Withheld => return None,
-            Handed::Bridge(_) => self.bridged(name),
-            Handed::Fallback(id) => self.fallback(name, *id)?,
-            Handed::Remote(id, _) if self.agent_speaks_http => {
-                let config = &self.registry.slots.get(id)?.config;
-                (Via::Remote, passed_through(name, config, self.data_dir)?)
-            }
-            Handed::Remote(id, _) => {
-                let failed = self.registry.slots.get(id)?.condition().has_failed();
-                if failed { self.fallback(name, *id)? } else { self.bridged(name) }
-            }
+    fn entry(&self, name: &str, kind: &Handed) -> Option<HandedServer> {
+        let (Handed::Bridge(id) | Handed::Fallback(id) | Handed::Remote(id, _)) = kind else {
+            return None;
         };
-        Some((name.to_owned(), via, value))
+        let slot = self.registry.slots.get(id)?;
+        let bridged = match kind {
+            Handed::Bridge(_) => true,
+            Handed::Remote(..) => !self.agent_speaks_http && !slot.condition().has_failed(),
+            Handed::Fallback(_) | Handed::Withheld => false,
+        };
+        let (via, entry) = match kind {
+            _ if bridged => self.bridged(name),
+            Handed::Remote(..) if self.agent_speaks_http => {
+                (Via::Remote, passed_through(name, &slot.config, self.data_dir)?)
+            }
+            _ => self.fallback(name, &slot.config)?,
+        };
+        Some(HandedServer { name: name.to_owned(), via, entry, bridged, identity: slot.identity })
     }
 
     /// `gantry mcp` in front of one server. Its configuration goes by environment: arguments are
     /// there for every user to read.
-    fn fallback(&self, name: &str, id: SlotId) -> Option<(Via, Value)> {
-        let full = self.startable(&self.registry.slots.get(&id)?.config)?;
+    fn fallback(&self, name: &str, config: &ServerConfig) -> Option<(Via, Value)> {
+        let full = self.startable(config)?;
         let config = process::through_gantry(name, &full);
         let args = json!(["mcp", "--config", "-"]);
         Some((Via::Stdio, self.program(name, &args, CONFIG_VARIABLE, &config)))

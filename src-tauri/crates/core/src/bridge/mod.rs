@@ -41,7 +41,7 @@ mod traffic;
 mod transports;
 mod views;
 
-pub use handover::{CONFIG_VARIABLE, TOKEN_VARIABLE};
+pub use handover::{CONFIG_VARIABLE, HandedServer, TOKEN_VARIABLE};
 pub use sign_ins::{SIGN_IN_EXIT, SIGN_IN_LIMIT, SIGN_IN_NOTICE, SIGN_IN_OVER, SIGN_IN_VARIABLE};
 pub use spec::{MASK, ServerSpec, unmask};
 pub use transports::{SSE, STREAMABLE, TRANSPORT_VARIABLE};
@@ -257,7 +257,8 @@ impl Bridge {
         let registry = self.shared.registry();
         let slot = registry.slot_of(name).ok_or_else(|| leases::missing(name))?;
         let facts = slot.handle.facts.borrow();
-        Ok(facts.log.lines(tail))
+        let lines = facts.log.lines(tail);
+        Ok(lines.iter().map(|line| slot.handle.traffic.masked(line)).collect())
     }
 
     /// What was said last between the bridge and a server; also after its end.

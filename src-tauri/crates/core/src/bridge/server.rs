@@ -357,7 +357,7 @@ impl Server {
     fn ended(&mut self, generation: u64, ended: Ended) {
         let Some(live) = self.live.take_if(|live| live.generation == generation) else { return };
         live.over.cancel();
-        let detail = last_words(&*live.stderr);
+        let detail = self.traffic.masked(&last_words(&*live.stderr));
         let left = matches!(ended.how, How::Left(_));
         tracing::info!(
             server = self.name,
@@ -415,7 +415,7 @@ impl Server {
     /// A reason with the last lines of standard error, for a process that has not ended yet.
     fn with_words(&self, why: &str) -> String {
         let words = self.live.as_ref().map(|live| last_words(&*live.stderr));
-        format!("{why}{}", words.unwrap_or_default())
+        self.traffic.masked(&format!("{why}{}", words.unwrap_or_default()))
     }
 
     /// Shows the state to others.

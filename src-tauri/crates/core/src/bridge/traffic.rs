@@ -46,6 +46,11 @@ impl ServerTraffic {
         self.kept().masks.learn(secrets.collect());
     }
 
+    /// A text of the server without its secrets.
+    pub fn masked(&self, text: &str) -> String {
+        self.kept().masks.masked(text)
+    }
+
     /// The newest messages, oldest first.
     pub fn read(&self, tail: usize) -> Vec<TrafficMessage> {
         let (lines, masks) = {

@@ -198,6 +198,13 @@ impl Engine {
         Some(&self.inner.process.get()?.tree)
     }
 
+    /// Whether its process is gone, which may not have been told yet.
+    pub(crate) fn has_ended(&self) -> bool {
+        let Ok(process) = self.process() else { return false };
+        let was_ready = self.facts().is_some();
+        process.tree.exit().is_some() || (was_ready && !process.peer.is_connected())
+    }
+
     /// What the agent can do, once it is ready.
     pub(crate) fn facts(&self) -> Option<&AgentFacts> {
         self.inner.facts.get()
@@ -343,6 +350,12 @@ impl Engine {
                 method: method.to_owned(),
                 why: "`sessionId` is missing".to_owned(),
             })?;
+            if known.is_none() && self.routes().conversation(&acp_id).is_some() {
+                return Err(PeerError::Nonsense {
+                    method: method.to_owned(),
+                    why: format!("another session has the `sessionId` `{acp_id}` already"),
+                });
+            }
             Ok((OpenedSession { acp_id }, answer))
         });
         match (&opened, &known) {

@@ -2,7 +2,7 @@
 //! engine with its last session.
 
 use super::{Conversation, Engine, EngineKey, run::run};
-use crate::{Error, Result};
+use crate::{Error, Result, session::memory_file};
 use gantry_supervisor::{Cause, Deadline, Ended, Scope, Supervisor};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,6 +20,8 @@ pub(crate) struct EnginesParts {
     pub(crate) supervisor: Supervisor,
     /// The program of the built-in agent.
     pub(crate) gantry: PathBuf,
+    /// Where the built-in agent keeps its conversations.
+    pub(crate) memory: PathBuf,
     /// How long an agent may take to answer `initialize`.
     pub(crate) initialize_limit: Duration,
 }
@@ -89,7 +91,10 @@ impl Engines {
             if table.quitting {
                 return Err(Error::shutting_down());
             }
-            let running = table.by_key.get(key).copied();
+            let lives = |number: &u64| {
+                table.engines.get(number).is_some_and(|entry| !entry.engine.has_ended())
+            };
+            let running = table.by_key.get(key).copied().filter(lives);
             let number = running.unwrap_or_else(|| {
                 table.started += 1;
                 table.started
@@ -174,6 +179,16 @@ impl Engines {
         ended
     }
 
+    /// Removes what the built-in agent keeps of a conversation.
+    pub(crate) fn forget_conversation(&self, acp_id: &str) {
+        if let Some(file) = memory_file(&self.parts.memory, acp_id)
+            && let Err(error) = std::fs::remove_file(&file)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!("{} could not be removed: {error}", file.display());
+        }
+    }
+
     /// The program of the built-in agent.
     pub(crate) fn gantry(&self) -> String {
         self.parts.gantry.to_string_lossy().into_owned()
@@ -209,7 +224,8 @@ impl Engines {
         .await;
     }
 
-    pub(super) fn is_quitting(&self) -> bool {
+    /// Whether nothing starts any more.
+    pub(crate) fn is_quitting(&self) -> bool {
         self.table().quitting
     }
 

@@ -1,7 +1,7 @@
 //! An engine's life: launch, `initialize`, what the agent sends, the end.
 
 use super::{Engine, Engines, Process, state::EngineEvent};
-use crate::{VERSION, engine::EngineState};
+use crate::{VERSION, engine::EngineState, session::MEMORY_VARIABLE};
 use gantry_acp::{ClientInfo, FromAgent, Limits, RawUpdate, Tap, connect};
 use gantry_supervisor::{
     Cause, Child, Deadline, Exit, Launch, LaunchError, Role, StderrTail, Task,
@@ -138,6 +138,11 @@ async fn launch(engine: &Engine) -> Result<Child, LaunchError> {
     let key = engine.key();
     let parts = &engine.inner.parts;
     let builtin = key.agent.command.is_empty();
+    let mut env: Vec<(OsString, OsString)> =
+        key.agent.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
+    if builtin {
+        env.push((MEMORY_VARIABLE.into(), parts.memory.clone().into()));
+    }
     let (program, args): (OsString, Vec<OsString>) = if builtin {
         (parts.gantry.clone().into(), vec!["agent".into()])
     } else {
@@ -151,7 +156,7 @@ async fn launch(engine: &Engine) -> Result<Child, LaunchError> {
             role: Role::Engine,
             program,
             args,
-            env: key.agent.env.iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            env,
             cwd: Some(key.project.clone()),
             grace: GRACE,
         })
@@ -255,6 +260,8 @@ fn hand_on(engine: &Engine, message: FromAgent) {
 }
 
 fn fail(engine: &Engine, engines: &Engines, why: String) {
+    // What the agent wrote last may hold what it was given to keep for itself.
+    let why = engine.wire().masked(&why);
     if engines.is_quitting() {
         engine.apply(EngineEvent::StopAsked);
     }

@@ -62,6 +62,11 @@ impl WireLog {
         kept.sessions.entry(session.to_owned()).or_default().push(line);
     }
 
+    /// A text without the secrets.
+    pub(crate) fn masked(&self, text: &str) -> String {
+        self.masks.masked(text)
+    }
+
     /// The newest messages of a session, with the answers that belong to it.
     pub(crate) fn read(&self, session: &str, tail: usize) -> Vec<TrafficMessage> {
         let (mut lines, common) = {

@@ -54,15 +54,13 @@ impl Cell {
         self.apply(&mut inner, Event::Overdue);
     }
 
-    /// How long nothing has happened in it; `None` while something does.
+    /// How long nothing has happened in it; `None` while something does. What the agent asks
+    /// outside of a turn, or never answers, keeps nothing running.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let inner = self.lock();
         let rests = inner.state.is_free()
-            && inner.state.lingering.is_none()
             && inner.state.phase != Phase::Opening
             && inner.queue.is_empty()
-            && inner.asks.is_empty()
-            && inner.questions.is_empty()
             && inner.stopping.is_none();
         rests.then(|| inner.heard.elapsed())
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Result,
-    bridge::Bridge,
+    bridge::{Bridge, HandedServer},
     engine::{Engine, Engines, WireLog},
     events::Events,
     wire::*,
@@ -95,14 +95,12 @@ pub(super) enum Chore {
     Save,
 }
 
-/// What the ACP session was opened with.
-pub(super) type Handover = Vec<(String, Via, Value)>;
-
 /// The session as the agent has it open.
 #[derive(Clone)]
 pub(super) struct OpenInAgent {
     pub(super) acp_id: String,
-    pub(super) handed: Handover,
+    /// What it was opened with.
+    pub(super) handed: Vec<HandedServer>,
 }
 
 /// One session.
@@ -128,6 +126,9 @@ pub(super) struct Inner {
     pub(super) open: Option<OpenInAgent>,
     /// Its last engine ended by itself.
     pub(super) lost_engine: bool,
+    /// The agent ended while it was asked to go on with the conversation, by this method: it is
+    /// not asked so again before the session is open.
+    pub(super) died_in: Option<&'static str>,
     /// What the agent replays of a conversation that it had before us, while it is opened.
     pub(super) replay: Option<Replay>,
     /// The agent has heard nothing of it yet: the system prompt goes first.
@@ -218,6 +219,7 @@ impl Cell {
                 engine: None,
                 open: None,
                 lost_engine: false,
+                died_in: None,
                 replay: None,
                 fresh: true,
                 readiness: Vec::new(),
@@ -354,9 +356,8 @@ impl Cell {
     /// Cancels the running turn, or the prompt that is on its way.
     pub(super) fn cancel(&self) {
         let mut inner = self.lock();
-        if inner.state.claim.is_some() {
-            inner.interrupt.cancel();
-        }
+        // On its way it waits for servers, for the engine, or for an agent that does not read.
+        inner.interrupt.cancel();
         self.apply(&mut inner, Event::Cancel);
     }
 
@@ -366,11 +367,6 @@ impl Cell {
         inner.engine = None;
         inner.open = None;
         self.apply(&mut inner, Event::Stopped);
-    }
-
-    /// From now on nothing can be sent in it.
-    pub(super) fn mark_deleted(&self) {
-        self.lock().deleted = true;
     }
 
     /// The agent answered a prompt.

@@ -82,7 +82,8 @@ impl Cell {
     /// The next queued prompt, claimed, when the session is free.
     pub(super) fn next_queued(&self) -> Option<Box<Job>> {
         let mut inner = self.lock();
-        if !inner.state.is_free() || inner.stopping.is_some() {
+        let ends = inner.stopping.is_some() || inner.deleted || self.deps.engines.is_quitting();
+        if ends || !inner.state.is_free() {
             return None;
         }
         let job = inner.queue.pop_front()?;
@@ -105,14 +106,29 @@ impl Cell {
         if let Some(turn) = inner.state.claim.clone() {
             self.apply(&mut inner, Event::ClaimDropped(turn));
         }
-        for job in std::mem::take(&mut inner.queue) {
-            let description = "the session was stopped before this prompt was sent".to_owned();
-            self.chore(
-                &mut inner,
-                Chore::Unsent { job: Box::new(job), reason: CANCELLED, description },
-            );
-        }
+        self.drop_queue(&mut inner, "the session was stopped before this prompt was sent");
         StopAsked { result, first: true }
+    }
+
+    /// What waits to be sent never will be.
+    fn drop_queue(&self, inner: &mut Inner, why: &str) {
+        for job in std::mem::take(&mut inner.queue) {
+            let (job, description) = (Box::new(job), why.to_owned());
+            self.chore(inner, Chore::Unsent { job, reason: CANCELLED, description });
+        }
+    }
+
+    /// Gantry ends: the turn is cancelled, and what waits for its end is not sent.
+    pub(super) fn finish(&self) {
+        self.drop_queue(&mut self.lock(), "Gantry was quit before this prompt was sent");
+        self.cancel();
+    }
+
+    /// From now on nothing can be sent in it.
+    pub(super) fn mark_deleted(&self) {
+        let mut inner = self.lock();
+        inner.deleted = true;
+        self.drop_queue(&mut inner, "the session was deleted before this prompt was sent");
     }
 
     /// Ends a stop.

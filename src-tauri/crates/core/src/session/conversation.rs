@@ -287,9 +287,10 @@ impl Conversation for Cell {
         inner.open = None;
         inner.lost_engine = true;
         self.client.terminals.close();
-        self.chore(&mut inner, Chore::EndTerminals);
         // What it asked outside of any session, too.
         self.cancel_questions(&mut inner, "the agent ended");
         self.apply(&mut inner, Event::EngineGone(why.to_owned()));
+        // After the end of the turn: a command may take seconds to end.
+        self.chore(&mut inner, Chore::EndTerminals);
     }
 }

@@ -108,6 +108,7 @@ impl Sessions {
             scope: parts.scope.child("engines"),
             supervisor: parts.supervisor.clone(),
             gantry: parts.gantry,
+            memory: parts.memory,
             initialize_limit: limits.initialize,
         });
         let deps = Arc::new(Deps {
@@ -225,6 +226,24 @@ impl Sessions {
 
     async fn command(&self, cell: &Arc<Cell>, command: Command) -> Result<()> {
         cell.mailbox().send(command).await.map_err(|_| Error::shutting_down())
+    }
+
+    /// The id of the agent of a session that people opened: the agent may have been configured
+    /// otherwise since. A back end says itself which agent it wants.
+    pub fn followed_agent(&self, session: &str) -> Option<String> {
+        let cell = self.cell(session).ok()?;
+        let inner = cell.lock();
+        inner.kept.user_id.is_none().then(|| inner.kept.agent.id.clone())
+    }
+
+    /// The session's agent is started so from now on. Does nothing while a turn runs: the next
+    /// prompt brings it along.
+    pub fn follow_agent(&self, session: &str, agent: &AgentSpec) {
+        let Ok(cell) = self.cell(session) else { return };
+        let mut inner = cell.lock();
+        if inner.state.is_free() {
+            inner.kept.agent.clone_from(agent);
+        }
     }
 
     /// Hands a prompt to the agent: leases and waits for the servers, starts
@@ -347,6 +366,13 @@ impl Sessions {
         }
         self.inner.cells.write().unwrap_or_else(PoisonError::into_inner).remove(session);
         self.inner.deps.store.remove_session(session).await?;
+        let (command, acp_id) = {
+            let inner = cell.lock();
+            (inner.kept.agent.command.clone(), inner.kept.acp_id.clone())
+        };
+        if let Some(acp_id) = acp_id.filter(|_| command.is_empty()) {
+            self.inner.deps.engines.forget_conversation(&acp_id);
+        }
         self.inner.deps.events.publish(Happening::SessionRemoved { id: session.to_owned() });
         Ok(())
     }
@@ -414,7 +440,7 @@ impl Sessions {
         self.inner.deps.engines.quit();
         let cells: Vec<Arc<Cell>> = self.active();
         for cell in &cells {
-            cell.cancel();
+            cell.finish();
         }
         // What does not end by itself is ended for the store in the rest of the time.
         let patience = Deadline::after(deadline.remaining().mul_f32(0.8));

@@ -1,11 +1,13 @@
 //! From a session to an ACP session in a running engine whose servers are ready.
 
-use super::cell::{Cell, Counters, Handover, OpenInAgent};
+use super::cell::{Cell, Counters, OpenInAgent};
 use crate::{
     Error, Result,
+    bridge::HandedServer,
     engine::{Engine, EngineState},
     session::{
         adopt::{self, Replay},
+        records::of_a_server,
         setting::choose_again,
         sign_in,
         state::Event,
@@ -88,21 +90,31 @@ pub(super) async fn prepare(
     learn(cell, &engine);
     let http = engine.facts().is_some_and(|facts| facts.http);
     let handover = cell.deps.bridge.handover(&cell.id, http);
-    for server in &mut readiness {
-        if let Some((_, via, _)) = handover.iter().find(|(name, ..)| *name == server.name) {
-            server.via = *via;
-        }
-    }
-    {
-        let mut inner = cell.lock();
-        inner.readiness.clone_from(&readiness);
-    }
+    name_ways(&mut readiness, &handover);
+    cell.lock().readiness.clone_from(&readiness);
     let (acp_id, context) = tokio::select! {
         biased;
         () = interrupt.cancelled() => return Err(Problem::Interrupted),
         opened = open(cell, &engine, handover) => opened?,
     };
+    {
+        // One that was open may have been opened otherwise than it would be now.
+        let mut inner = cell.lock();
+        if let Some(open) = &inner.open {
+            name_ways(&mut readiness, &open.handed);
+        }
+        inner.readiness.clone_from(&readiness);
+    }
     Ok(Prepared { engine, acp_id, servers: readiness, outcome, context })
+}
+
+/// How the agent reaches each server.
+fn name_ways(readiness: &mut [ServerReadiness], handed: &[HandedServer]) {
+    for server in readiness {
+        if let Some(handed) = handed.iter().find(|handed| handed.name == server.name) {
+            server.via = handed.via;
+        }
+    }
 }
 
 /// What its agent can do, for everybody to see.
@@ -128,7 +140,8 @@ pub(super) async fn join_engine(cell: &Arc<Cell>) -> Result<(Engine, EngineOutco
     };
     let mut replaces = lost;
     if let Some(current) = current {
-        let lives = matches!(current.state(), EngineState::Starting | EngineState::Ready);
+        let lives = matches!(current.state(), EngineState::Starting | EngineState::Ready)
+            && !current.has_ended();
         if lives && *current.key() == key {
             return Ok((current, EngineOutcome::Reused));
         }
@@ -184,7 +197,7 @@ pub(super) struct Left {
 async fn open(
     cell: &Arc<Cell>,
     engine: &Engine,
-    handover: Handover,
+    handover: Vec<HandedServer>,
 ) -> Result<(String, ContextOutcome)> {
     let facts = engine.facts().cloned().unwrap_or_default();
     let (open, remembered, has_context, is_strange) = {
@@ -195,15 +208,17 @@ async fn open(
     };
     let unchanged = if has_context { ContextOutcome::Kept } else { ContextOutcome::New };
     if let Some(open) = &open {
-        let same_names =
-            open.handed.iter().map(|(name, ..)| name).eq(handover.iter().map(|(name, ..)| name));
-        // A server that became healthy or fell ill is not worth the conversation.
-        let may_reopen = !same_names || !has_context || facts.resume || facts.load;
+        // A server that became healthy or fell ill is not worth the conversation; one that was
+        // configured otherwise is.
+        let pairs = open.handed.iter().zip(&handover);
+        let does = open.handed.len() == handover.len()
+            && pairs.into_iter().all(|(before, now)| before.does_as_well_as(now));
+        let may_reopen = !does || !has_context || facts.resume || facts.load;
         if open.handed == handover || !may_reopen {
             return Ok((open.acp_id.clone(), unchanged));
         }
     }
-    let servers: Vec<Value> = handover.iter().map(|(.., value)| value.clone()).collect();
+    let servers: Vec<Value> = handover.iter().map(|handed| handed.entry.clone()).collect();
     let mut context = ContextOutcome::New;
     let mut opened = None;
     if let (true, Some(id)) = (has_context, &remembered) {
@@ -215,17 +230,24 @@ async fn open(
             cell.lock().replay = Some(Replay::default());
         }
         let mut why = "it cannot go on with a conversation".to_owned();
-        for (_, way) in ways.into_iter().filter(|(offered, _)| *offered) {
+        let mut refusal = None;
+        let died_in = cell.lock().died_in;
+        let usable = |way: &Opening<'_>| is_strange || died_in != Some(way.method());
+        for (_, way) in ways.into_iter().filter(|(offered, way)| *offered && usable(way)) {
             match open_by(cell, engine, way, &servers).await {
                 Ok(session) => {
                     opened = Some(session);
                     context = ContextOutcome::Restored;
                     break;
                 }
-                Err(PeerError::Lost) => return Err(engine_error(engine).await),
+                Err(PeerError::Lost) => {
+                    cell.lock().died_in = Some(way.method());
+                    return Err(engine_error(engine).await);
+                }
                 Err(error) => {
                     tracing::warn!(session = cell.id, method = way.method(), %error, "the agent did not restore a session");
                     why = error.to_string();
+                    refusal = Some(error);
                 }
             }
         }
@@ -235,6 +257,12 @@ async fn open(
             return Err(Error::upstream(format!(
                 "agent `{agent}` could not open this conversation: {why}"
             )));
+        }
+        if let (None, Some(refusal)) = (&opened, refusal)
+            && cell.lock().kept.withheld.iter().any(|what| !of_a_server(what))
+        {
+            // With what it had, it may well go on: a new conversation would give up the old one.
+            return Err(refused(cell, &refusal));
         }
         if let Some(replay) = replay {
             adopt::keep(cell, replay).await?;
@@ -282,6 +310,7 @@ fn opened_in(
     }
     inner.kept.acp_id = Some(open.acp_id.clone());
     inner.kept.closed = None;
+    inner.died_in = None;
     inner.fresh = fresh;
     inner.context = Some(context);
     inner.untold = Some(context);
@@ -328,17 +357,17 @@ pub(super) async fn engine_error(engine: &Engine) -> Error {
 fn refused(cell: &Cell, error: &PeerError) -> Error {
     let inner = cell.lock();
     let agent = &inner.agent().id;
-    let message = if error.wants_sign_in() {
+    let message = if !inner.kept.withheld.is_empty() {
+        format!(
+            "agent `{agent}` could not open a session: {error}; these values of it are not kept on disk and must be sent again: {}",
+            inner.kept.withheld.join(", ")
+        )
+    } else if error.wants_sign_in() {
         format!(
             "agent `{agent}` wants you to sign in first ({error}); sign in here, or start it once in a terminal and sign in there"
         )
-    } else if inner.kept.withheld.is_empty() {
-        format!("agent `{agent}` could not open a session: {error}")
     } else {
-        format!(
-            "agent `{agent}` could not open a session: {error}; these secrets of it are not kept on disk and must be sent again: {}",
-            inner.kept.withheld.join(", ")
-        )
+        format!("agent `{agent}` could not open a session: {error}")
     };
     Error::upstream(message).with_detail(error.to_value())
 }

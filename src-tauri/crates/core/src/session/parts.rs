@@ -25,6 +25,18 @@ pub struct SessionsParts {
     pub events: Events,
     /// The program `gantry`: the built-in agent is `gantry agent`.
     pub gantry: PathBuf,
+    /// Where the built-in agent keeps its conversations, see [`MEMORY_VARIABLE`].
+    pub memory: PathBuf,
+}
+
+/// Read by `gantry agent`: the folder in which it keeps its conversations for another run.
+pub const MEMORY_VARIABLE: &str = "GANTRY_AGENT_MEMORY";
+
+/// The file of a conversation in that folder; none for an id that is no name of a file.
+pub fn memory_file(memory: &std::path::Path, acp_id: &str) -> Option<PathBuf> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let fits = !acp_id.is_empty() && acp_id.len() <= 128 && acp_id.chars().all(is_name);
+    fits.then(|| memory.join(format!("{acp_id}.json")))
 }
 
 /// How long things may take.

@@ -8,7 +8,7 @@ use crate::{
     Error, Result,
     wire::{Happening, QueuedPrompt},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 impl Inner {
     /// As others see it.
@@ -41,11 +41,13 @@ impl Cell {
         let mut inner = self.lock();
         let place = inner.place(turn)?;
         let content = &mut inner.queue[place].prompt.content;
-        content.retain(|block| block["text"].as_str().is_none());
+        let is_text = |block: &Value| block["text"].is_string();
+        if text.trim().is_empty() && content.iter().all(is_text) {
+            return Err(Error::invalid("text: the prompt would be empty; drop it instead"));
+        }
+        content.retain(|block| !is_text(block));
         if !text.trim().is_empty() {
             content.insert(0, json!({ "type": "text", "text": text }));
-        } else if content.is_empty() {
-            return Err(Error::invalid("text: the prompt would be empty; drop it instead"));
         }
         self.announce(&inner);
         Ok(())

@@ -2,8 +2,8 @@
 //!
 //! Secrets are not kept: a literal value whose name says that it is one is left
 //! out, and its name is remembered, so that a session that needs it can say so. Of a
-//! session that a back end opened no literal value is kept: back ends name their
-//! secrets as they like, and send everything again with the next request.
+//! session that a back end opened hardly a literal value is kept ([`is_harmless`]): back ends name
+//! their secrets as they like, and send everything again with the next request.
 
 use super::{AgentSpec, offered::Chosen};
 use crate::{
@@ -83,10 +83,12 @@ pub(super) struct Kept {
 impl Kept {
     /// The row to store.
     pub(super) fn to_row(&self) -> SessionRow {
-        let mut agent = StoredAgent { agent: self.agent.clone(), withheld: Vec::new() };
+        // What was not kept before is not there now either, until it is sent again.
+        let (mut withheld, before): (Vec<String>, Vec<String>) =
+            self.withheld.iter().cloned().partition(|what| of_a_server(what));
+        let mut agent = StoredAgent { agent: self.agent.clone(), withheld: before };
         let all = self.user_id.is_some();
         withhold(&mut agent.agent.env, all, "", &mut agent.withheld);
-        let mut withheld = Vec::new();
         let servers = self.servers.as_ref().map(|servers| {
             servers.iter().map(|server| without_secrets(server, all, &mut withheld)).collect()
         });
@@ -170,6 +172,11 @@ fn read<T: serde::de::DeserializeOwned>(json: &str, session: &str) -> Option<T> 
         .ok()
 }
 
+/// Whether a secret that was not kept is one of a server; else it is of the agent.
+pub(super) fn of_a_server(withheld: &str) -> bool {
+    withheld.contains(": ")
+}
+
 fn without_secrets(server: &ServerSpec, all: bool, withheld: &mut Vec<String>) -> StoredServer {
     let mut config = server.config.clone();
     let of = format!("{}: ", server.name);
@@ -189,7 +196,7 @@ fn withhold(
     withheld: &mut Vec<String>,
 ) {
     values.retain(|name, value| {
-        let keep = !is_literal(value) || !(all || is_secret(name));
+        let keep = !is_literal(value) || !(is_secret(name) || all && !is_harmless(value));
         if !keep {
             withheld.push(format!("{of}{name}"));
         }
@@ -203,6 +210,15 @@ pub(crate) fn is_secret(name: &str) -> bool {
     ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "AUTH", "CREDENTIAL", "COOKIE"]
         .iter()
         .any(|word| name.contains(word))
+}
+
+/// A switch, a small number or the path of something that is there: a secret is none of them.
+fn is_harmless(value: &str) -> bool {
+    let is_switch =
+        ["true", "false", "yes", "no", "on", "off"].contains(&&*value.to_ascii_lowercase());
+    let is_number = value.len() <= 5 && value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_path = || value.starts_with('/') && std::path::Path::new(value).exists();
+    is_switch || is_number || is_path()
 }
 
 /// Whether a value is the thing itself, not a reference to where it is kept.
@@ -272,10 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_back_ends_session_no_literal_value_is_kept() {
-        let row = Kept { user_id: Some("u1".into()), ..kept() }.to_row();
-        let back = Kept::from_row(row);
-        assert!(back.agent.env.is_empty());
+    fn of_a_back_ends_session_only_harmless_values_are_kept() {
+        let mut kept = Kept { user_id: Some("u1".into()), ..kept() };
+        for (name, value) in [("HOME", "/"), ("DEBUG", "true"), ("DEPTH", "12")] {
+            kept.agent.env.insert(name.into(), value.into());
+        }
+        // Also when it was read and written meanwhile.
+        let back = Kept::from_row(Kept::from_row(kept.to_row()).to_row());
+        assert_eq!(back.agent.env.keys().collect::<Vec<_>>(), ["DEBUG", "DEPTH", "HOME"]);
         let env = &back.servers.unwrap()[0].config.env;
         assert_eq!(env.keys().collect::<Vec<_>>(), ["OTHER_KEY"]);
         assert!(back.withheld.contains(&"OPENAI_MODEL".to_owned()));

@@ -4,13 +4,14 @@ use super::{
     actor::{fail, give_up, save},
     cell::Cell,
     opening::{self, Problem},
+    records::is_secret,
     state::Event,
 };
 use crate::{Error, Result, engine::Engine, wire::*};
 use gantry_acp::AgentFacts;
 use gantry_supervisor::Deadline;
 use serde_json::Value;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// How long a person may take to sign in in a browser.
@@ -118,8 +119,12 @@ fn in_terminal(cell: &Cell, engine: &Engine, method: &Value) -> Authenticated {
     command.extend(agent.args.iter().cloned());
     let more = method["args"].as_array().map(Vec::as_slice).unwrap_or_default();
     command.extend(more.iter().filter_map(Value::as_str).map(str::to_owned));
-    let env = method["env"].as_object().into_iter().flatten();
-    let env = env.filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?))).collect();
+    // Where the agent keeps what it knows of the user may depend on its own environment.
+    let own = agent.env.iter().filter(|(name, _)| !is_secret(name));
+    let mut env: BTreeMap<&str, &str> = own.map(|(name, value)| (&**name, &**value)).collect();
+    let more = method["env"].as_object().into_iter().flatten();
+    env.extend(more.filter_map(|(name, value)| Some((&**name, value.as_str()?))));
+    let env = env.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     Authenticated { done: false, command: Some(command), env }
 }
 

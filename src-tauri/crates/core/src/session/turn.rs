@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Result,
     events::now,
-    wire::{ContextOutcome, Happening, PromptAccepted, TurnOpening},
+    wire::{ContextOutcome, EngineOutcome, Happening, PromptAccepted, TurnOpening},
 };
 use gantry_store::TurnRow;
 use gantry_supervisor::Deadline;
@@ -48,7 +48,11 @@ pub(super) async fn send(
 ) -> std::result::Result<PromptAccepted, Problem> {
     cell.lock().adopt(&job.prompt);
     let ready_by = Deadline::after(job.prompt.ready_timeout);
-    let prepared = prepare(cell, ready_by, interrupt, interrupt).await?;
+    let mut prepared = prepare(cell, ready_by, interrupt, interrupt).await?;
+    if prepared.outcome == EngineOutcome::Reused && prepared.engine.has_ended() {
+        // It died since, which nobody has been told yet: the prompt deserves another one.
+        prepared = prepare(cell, ready_by, interrupt, interrupt).await?;
+    }
     let engine = prepared.engine;
     let context = {
         let mut inner = cell.lock();

@@ -3,6 +3,7 @@
 use super::{
     AgentSpec, EngineRules, Prompt,
     cell::{Deps, Inner},
+    records::of_a_server,
     state::Phase,
 };
 use crate::{bridge::ServerSpec, engine::EngineKey, wire::*};
@@ -27,10 +28,9 @@ impl Inner {
         if let Some(agent) = &prompt.agent {
             self.kept.agent = agent.clone();
         }
-        if prompt.servers.is_some() || prompt.agent.is_some() {
-            // The caller has sent what was not kept.
-            self.kept.withheld.clear();
-        }
+        // The caller has sent what was not kept.
+        let (servers, agent) = (prompt.servers.is_some(), prompt.agent.is_some());
+        self.kept.withheld.retain(|what| !if of_a_server(what) { servers } else { agent });
         if let Some(policy) = prompt.policy {
             self.kept.policy = policy;
         }

@@ -126,7 +126,7 @@ impl World {
     /// the call, directory.
     pub async fn reach(&self, session: &str, name: &str) -> Vec<String> {
         let handed = self.bridge.handover(session, true);
-        let (_, _, entry) = handed.iter().find(|(of, ..)| of == name).expect("handed over");
+        let entry = &handed.iter().find(|of| of.name == name).expect("handed over").entry;
         let bearer = entry["headers"][0]["value"].as_str().expect("a token");
         let token = bearer.strip_prefix("Bearer ").expect("a bearer token");
         let endpoint = self.bridge.resolve(token, name).expect("the session's server");

@@ -3,7 +3,7 @@
 What it does in a turn is the last text of the prompt. Each message it gets is
 appended to LOG as a line of JSON: {"at": monotonic, "pid": …, "got": message}.
 AGENT_CAN holds what it offers: a comma list of http, load, resume, close, delete, list,
-image, embed; settings (modes, models, options); auth (wants a sign-in); question (asks the
+image, embed; dieload, sameid (faults); settings (modes, models, options); auth (wants a sign-in); question (asks the
 user for it).
 """
 
@@ -160,6 +160,9 @@ def prompt(request, params):
         sys.stderr.write("".join(f"line {n} of a long story\n" for n in range(50_000)) + "the end\n")
         sys.stderr.flush()
         os._exit(3)
+    elif word == "betray":
+        print("my key is", os.environ["OPENAI_API_KEY"], file=sys.stderr, flush=True)
+        os._exit(4)
     elif word == "die":
         say(session, "last words")
         print("boom: the disk is full", file=sys.stderr, flush=True)
@@ -199,7 +202,12 @@ def cancel(session):
 def opened(request, params, method):
     global sessions
     sessions += 1
+    if method == "session/load" and "dieload" in CAN:
+        print("the past is too heavy", file=sys.stderr, flush=True)
+        os._exit(5)
     session = params.get("sessionId") or f"acp-{os.getpid()}-{sessions}"
+    if "sameid" in CAN:
+        session = "acp-same"
     if method == "session/load":
         say(session, "from the past", "user_message_chunk")
         say(session, "an old answer")

@@ -53,3 +53,60 @@ async fn an_agent_killed_behind_our_back_is_noticed() {
     assert_eq!(world.got("session/resume")[0]["sessionId"], acp);
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_an_agent_prints_as_it_dies_is_not_told() {
+    let world = World::new().await;
+    let session = world
+        .create_with(|new| {
+            new.agent = world.agent("http");
+            new.agent.env.insert("OPENAI_API_KEY".into(), "s3cret-value".into());
+        })
+        .await;
+    let (_, ended) = world.turn(&session, "betray").await;
+    assert!(ended.description.unwrap().ends_with("my key is •••"));
+    assert!(!world.view(&session).error.unwrap().contains("s3cret"));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_dies_of_the_past_begins_anew_with_the_next_prompt() {
+    let world = World::new().await;
+    let session = world.create("http,load,dieload", Vec::new()).await;
+    world.turn(&session, "say first").await;
+    world.stop(&session).await;
+    let refused = world.try_prompt(&session, "say second").await.unwrap_err();
+    assert!(refused.message.contains("the past is too heavy"), "{}", refused.message);
+    let (accepted, ended) = world.turn(&session, "say third").await;
+    assert_eq!((accepted.context, &*ended.reason), (ContextOutcome::Lost, "end_turn"));
+    assert_eq!(world.texts(&session).await, ["first", "third"]);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_dies_while_nothing_runs_is_started_anew_by_the_next_prompt() {
+    let world = World::new().await;
+    let session = world.create("http,load", Vec::new()).await;
+    world.turn(&session, "say first").await;
+    let pid = world.view(&session).engine.unwrap().pid;
+    let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+    // At once: that it is gone may not have been told yet.
+    world.until("the end of the process", || !world.marked().contains(&pid)).await;
+    let (accepted, ended) = world.turn(&session, "say second").await;
+    assert_eq!((accepted.context, &*ended.reason), (ContextOutcome::Restored, "end_turn"));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_session_with_the_id_of_another_is_refused() {
+    let world = World::new().await;
+    let one = world.create("http,sameid", Vec::new()).await;
+    let other = world.create("http,sameid", Vec::new()).await;
+    world.turn(&one, "say one").await;
+    let refused = world.try_prompt(&other, "say other").await.unwrap_err();
+    assert!(refused.message.contains("acp-same"), "{}", refused.message);
+    world.turn(&one, "say two").await;
+    assert_eq!(world.texts(&one).await, ["one", "two"]);
+    world.end().await;
+}

@@ -33,6 +33,7 @@ async fn queued_prompts_are_seen_changed_dropped_and_sent_now() {
     world.sessions.edit_queued(&edit(&two, "say zwei")).unwrap();
     let empty = world.sessions.edit_queued(&edit(&one, " ")).unwrap_err();
     assert_eq!(empty.code, ErrorCode::ValidationError);
+    assert_eq!(texts(&world.view(&session)), ["say one", "say zwei", "say three"]);
     world.sessions.drop_queued(&at(&one)).unwrap();
     let dropped = world.ended(&session, &one).await;
     assert_eq!(dropped.reason, "cancelled");
@@ -277,5 +278,47 @@ async fn what_is_given_up_is_taken_back_and_what_is_deleted_is_deleted_there_too
     let acp = world.view(&session).acp_session_id.unwrap();
     world.sessions.delete(&session, soon(Duration::from_secs(5))).await.unwrap();
     assert_eq!(world.got("session/delete")[0]["sessionId"], acp);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_not_sent_when_the_session_is_deleted_or_gantry_ends() {
+    let world = World::new().await;
+    let deleted = world.create("http", Vec::new()).await;
+    let kept = world.create("http", Vec::new()).await;
+    for session in [&deleted, &kept] {
+        world.prompt(session, "hang").await;
+        queue(&world, session, "say never").await;
+    }
+    world.sessions.delete(&deleted, soon(Duration::from_secs(5))).await.unwrap();
+    let world = world.restarted().await;
+    assert_eq!(world.got("session/prompt").len(), 2);
+    let turns = world.turns(&kept).await;
+    let ends: Vec<_> = turns.iter().map(|turn| turn.stop_reason.as_deref().unwrap()).collect();
+    assert_eq!(ends, ["cancelled", "cancelled"]);
+    assert!(turns[1].description.as_deref().unwrap().contains("was quit"));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_frees_a_session_whose_agent_does_not_read() {
+    let world = World::new().await;
+    let session = world.create("http", Vec::new()).await;
+    world.turn(&session, "say first").await;
+    let pid = world.view(&session).engine.unwrap().pid.to_string();
+    let signal = |name: &str| {
+        std::process::Command::new("kill").args([name, &pid]).status().unwrap();
+    };
+    signal("-STOP");
+    let long = format!("say {}", "x".repeat(3_000_000));
+    let prompt = world.prompt(&session, &long);
+    let cancel = async {
+        world.until_state(&session, SessionState::Working).await;
+        world.sessions.cancel(&session).await.unwrap();
+    };
+    let (accepted, ()) = futures::join!(prompt, cancel);
+    assert_eq!(world.ended(&session, &accepted.turn).await.reason, "cancelled");
+    world.until_state(&session, SessionState::Idle).await;
+    signal("-CONT");
     world.end().await;
 }

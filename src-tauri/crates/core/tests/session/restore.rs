@@ -81,3 +81,43 @@ async fn other_servers_reopen_the_session_where_the_agent_can_and_another_agent_
     assert_eq!(world.texts(&session).await.len(), 4);
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_cannot_reopen_never_keeps_a_server_that_was_configured_otherwise() {
+    let world = World::new().await;
+    let session = world.create("http", Vec::new()).await;
+    let far = |path: &str, header: &str| {
+        let mut spec = world.server("far", 0.0);
+        spec.config = ServerConfig {
+            url: Some(format!("http://127.0.0.1:9/{path}")),
+            headers: [("X-Of".to_owned(), header.to_owned())].into(),
+            enabled: true,
+            ..ServerConfig::default()
+        };
+        spec
+    };
+    let near = || world.server("far", 0.0);
+    let mut opened = 0;
+    for (servers, context) in [
+        (vec![far("a", "1")], ContextOutcome::New),
+        (vec![far("b", "1")], ContextOutcome::Lost),
+        (vec![far("b", "2")], ContextOutcome::Lost),
+        (vec![near()], ContextOutcome::Lost),
+    ] {
+        let mut prompt = World::prompt_of("say x");
+        prompt.servers = Some(Some(servers));
+        prompt.ready_timeout = std::time::Duration::from_secs(5);
+        let accepted = world.sessions.prompt(&session, prompt).await.unwrap();
+        world.ended(&session, &accepted.turn).await;
+        assert_eq!(accepted.context, context);
+        opened += 1;
+        assert_eq!(world.got("session/new").len(), opened);
+    }
+    // Behind the bridge a change needs nothing of the agent.
+    let mut prompt = World::prompt_of("say y");
+    prompt.servers = Some(Some(vec![world.server("far", 0.1)]));
+    let accepted = world.sessions.prompt(&session, prompt).await.unwrap();
+    world.ended(&session, &accepted.turn).await;
+    assert_eq!(accepted.context, ContextOutcome::Kept);
+    world.end().await;
+}

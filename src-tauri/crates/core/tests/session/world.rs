@@ -123,6 +123,7 @@ impl World {
             store: store.clone(),
             events: events.clone(),
             gantry: "gantry".into(),
+            memory: dir.path().join("conversations"),
         };
         let sessions = Sessions::open_with(parts, limits).await.unwrap();
         let bystander = Bystander(bystander);

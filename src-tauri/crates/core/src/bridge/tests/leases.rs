@@ -1,4 +1,5 @@
 use super::*;
+use crate::bridge::HandedServer;
 
 #[tokio::test(start_paused = true)]
 async fn identical_servers_share_one_process() {
@@ -49,7 +50,7 @@ async fn different_servers_under_one_name_do_not_meet() {
     let apart: std::collections::HashSet<_> = reached.iter().collect();
     assert_eq!(apart.len(), 4, "{reached:?}");
     let urls: Vec<_> =
-        fixture.bridge.handover("a", true).into_iter().map(|(_, _, value)| value).collect();
+        fixture.bridge.handover("a", true).into_iter().map(|handed| handed.entry).collect();
     assert_eq!(urls[0]["url"], "http://127.0.0.1:1/mcp/x");
     fixture.close().await;
 }
@@ -63,7 +64,7 @@ async fn a_token_opens_its_own_servers_only() {
         .await;
     fixture.open("a", Some(vec![spec("mine", "")])).await;
     let handed = fixture.bridge.handover("a", true);
-    let bearer = handed[0].2["headers"][0]["value"].as_str().unwrap();
+    let bearer = handed[0].entry["headers"][0]["value"].as_str().unwrap();
     let token = bearer.strip_prefix("Bearer ").unwrap();
     let resolve = |token: &str, name: &str| fixture.bridge.resolve(token, name).map(|e| e.session);
     assert_eq!(resolve(token, "mine"), Ok(Some("a".into())));
@@ -292,7 +293,7 @@ async fn handover_follows_the_contract() {
     assert!(why.contains("env.KEY") && why.contains("GANTRY_TEST_UNSET"), "{why}");
 
     let handed = fixture.bridge.handover("s", true);
-    let kinds: Vec<_> = handed.iter().map(|(name, via, _)| (name.as_str(), *via)).collect();
+    let kinds: Vec<_> = handed.iter().map(|of| (of.name.as_str(), of.via)).collect();
     use Via::*;
     assert_eq!(
         kinds,
@@ -306,7 +307,7 @@ async fn handover_follows_the_contract() {
             ("fewbad", Stdio)
         ]
     );
-    let of = |name: &str| &handed.iter().find(|(of, ..)| of == name).unwrap().2;
+    let of = |name: &str| &handed.iter().find(|of| of.name == name).unwrap().entry;
     assert_eq!(of("a/b")["type"], "http");
     assert_eq!(of("a/b")["url"], "http://127.0.0.1:1/mcp/a%2Fb");
     let token = of("a/b")["headers"][0]["value"].as_str().unwrap().to_owned();
@@ -324,14 +325,14 @@ async fn handover_follows_the_contract() {
             { "name": "X", "value": "s3cret" }, { "name": "Authorization", "value": "Bearer t0k" }] })
     );
     assert_eq!(of("old")["type"], "sse");
-    for (name, _, entry) in &handed {
+    for HandedServer { name, entry, .. } in &handed {
         let args = entry["args"].to_string();
         assert!(!args.contains("s3cret") && !args.contains("t0k"), "{name}: {args}");
     }
 
     let stdio = fixture.bridge.handover("s", false);
-    assert!(stdio.iter().all(|(_, via, value)| *via == Stdio && value.get("type").is_none()));
-    let of = |name: &str| &stdio.iter().find(|(of, ..)| of == name).unwrap().2;
+    assert!(stdio.iter().all(|of| of.via == Stdio && of.entry.get("type").is_none()));
+    let of = |name: &str| &stdio.iter().find(|of| of.name == name).unwrap().entry;
     assert_eq!(of("a/b")["args"], json!(["mcp", "--url", "http://127.0.0.1:1/mcp/a%2Fb"]));
     assert_eq!(of("a/b")["env"][0]["name"], TOKEN_VARIABLE);
     assert_eq!(format!("Bearer {}", of("a/b")["env"][0]["value"].as_str().unwrap()), token);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::bridge::HandedServer;
 use tokio_util::bytes::Bytes;
 
 /// What an agent does that gives a server a second: connects, asks for the list, and goes on.
@@ -55,7 +56,7 @@ async fn a_thousand_first_prompts_are_complete() {
             }
             let handed = fixture.bridge.handover(&session, true);
             assert_eq!(handed.len(), servers.len());
-            for (name, via, _) in handed {
+            for HandedServer { name, via, .. } in handed {
                 assert_eq!(via, Via::Bridge);
                 let endpoint = fixture.endpoint(&session, &name).unwrap();
                 assert_eq!(tools_seen(endpoint).await, Some(2), "{session} {name}");

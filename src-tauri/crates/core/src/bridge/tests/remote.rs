@@ -14,7 +14,7 @@ async fn a_remote_one_is_waited_for_and_watched_though_agents_reach_it_themselve
     assert_eq!((ready[0].state, ready[0].via), (ReadinessState::PassedThrough, Via::Remote));
     assert_eq!((ready[0].tools, ready[0].error.as_ref()), (2, None));
     let handed = fixture.bridge.handover("s", true);
-    assert_eq!(handed[0].2["url"], "https://example.org/mcp#delay=3000");
+    assert_eq!(handed[0].entry["url"], "https://example.org/mcp#delay=3000");
     let view = fixture.bridge.view("far").unwrap();
     assert_eq!((view.state, view.tools, view.pid), (ServerState::Ready, Some(2), None));
     assert_eq!(view.url, "https://example.org/mcp#delay=3000");
@@ -57,11 +57,11 @@ async fn a_dead_remote_one_does_not_hold_up_the_prompt() {
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert_eq!((ready[0].state, ready[0].via), (ReadinessState::PassedThrough, Via::Remote));
     assert!(ready[0].error.as_ref().is_some_and(|why| why.contains("KEY missing")), "{ready:?}");
-    assert_eq!(fixture.bridge.handover("s", true)[0].1, Via::Remote);
+    assert_eq!(fixture.bridge.handover("s", true)[0].via, Via::Remote);
     // An agent without HTTP gets it by our proxy, which tries on.
     fixture.until("far", |view| view.state == ServerState::Failed).await;
     let handed = fixture.bridge.handover("s", false);
-    assert_eq!(handed[0].2["args"], json!(["mcp", "--config", "-"]));
+    assert_eq!(handed[0].entry["args"], json!(["mcp", "--config", "-"]));
     fixture.close().await;
 }
 
@@ -99,7 +99,7 @@ async fn a_filtered_remote_one_goes_through_the_bridge() {
     assert_eq!(outcome, [("far".to_owned(), ReadinessState::Ready)]);
     let handed = fixture.bridge.handover("s", true);
     assert_eq!(
-        (handed[0].1, &handed[0].2["url"]),
+        (handed[0].via, &handed[0].entry["url"]),
         (Via::Bridge, &json!("http://127.0.0.1:1/mcp/far"))
     );
     let view = fixture.bridge.views().remove(0);
@@ -109,6 +109,6 @@ async fn a_filtered_remote_one_goes_through_the_bridge() {
     assert!(refused["message"].as_str().unwrap().contains("tool filter"), "{refused}");
     // Without HTTP the same, over stdio.
     let handed = fixture.bridge.handover("s", false);
-    assert_eq!(handed[0].2["args"], json!(["mcp", "--url", "http://127.0.0.1:1/mcp/far"]));
+    assert_eq!(handed[0].entry["args"], json!(["mcp", "--url", "http://127.0.0.1:1/mcp/far"]));
     fixture.close().await;
 }

@@ -86,6 +86,10 @@ impl Drop for Done<'_> {
 
 async fn work(cell: &Arc<Cell>, method: &str, params: Value) -> Result<Value, CallError> {
     let terminals = &cell.client.terminals;
+    let begins = matches!(method, "fs/write_text_file" | "terminal/create");
+    if begins && cell.lock().state.refuses_asks() {
+        return Err(CallError::failed("the user has stopped the turn: nothing new is begun in it"));
+    }
     match method {
         "fs/read_text_file" => {
             let ask: files::Read = parse(params)?;

@@ -46,10 +46,6 @@ impl Questions {
         self.open.values()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
     fn numbers(&self, which: impl Fn(&OpenQuestion) -> bool) -> Vec<u64> {
         self.open.iter().filter(|(_, open)| which(open)).map(|(number, _)| *number).collect()
     }
