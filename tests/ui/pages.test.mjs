@@ -136,9 +136,9 @@ test('a list of agents is looked at and taken in in part', () =>
   onStage('agent-import', async (stage) => {
     const { page } = stage;
     stage.expected = /status of 400/;
-    const entry = (id) => ({ id, name: id.toUpperCase(), version: '1.0.0', description: 'about it', distribution: { npx: { package: `${id}@1.2.3` } } });
+    const entry = (id, env) => ({ id, name: id.toUpperCase(), version: '1.0.0', description: 'about it', distribution: { npx: { package: `${id}@1.2.3`, env } } });
     const file = path.join(stage.dir, 'agents.json');
-    fs.writeFileSync(file, JSON.stringify({ version: '1.0.0', agents: [entry('new-a'), entry('new-b'), { id: 'bad' }] }));
+    fs.writeFileSync(file, JSON.stringify({ version: '1.0.0', agents: [entry('new-a'), entry('new-b', { REGION: 'eu west', MODE: 'x' }), { id: 'bad' }] }));
     await page.getByTestId('nav-settings').click();
     await page.getByTestId('agent-import-open').click();
     await page.getByTestId('agent-import-from').fill(path.join(stage.dir, 'nothing.json'));
@@ -151,6 +151,10 @@ test('a list of agents is looked at and taken in in part', () =>
     assert.deepEqual(await stage.inaccessible(), []);
     await stage.screenshot('agent-import');
     assert.match(await row('new-b').innerText(), /new-b 1\.2\.3/);
+    // What is taken over with it is shown, and nothing where there is nothing.
+    assert.match(await row('new-b').getByTestId('agent-import-env').innerText(), /REGION=.?eu west.?/);
+    assert.match(await row('new-b').getByTestId('agent-import-env').innerText(), /MODE=x/);
+    assert.equal(await row('new-a').getByTestId('agent-import-env').count(), 0);
     await row('new-a').locator('input').uncheck();
     await page.getByTestId('agent-import-add').click();
     await page.locator('[data-testid=agent-row][data-agent=new-b]').waitFor();

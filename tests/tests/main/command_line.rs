@@ -391,3 +391,24 @@ async fn shells_complete_every_command_and_the_manual_names_them() {
     assert!(!said.out.contains('\x1b') && said.out.contains("completions"), "{}", said.out);
     stage.finish().await;
 }
+
+#[tokio::test]
+async fn a_gantry_that_was_stopped_is_not_waited_for_and_it_is_said_what_to_do() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    instance.signal(Signal::STOP);
+    wait_until("the process is stopped", Duration::from_secs(5), async || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", instance.pid)).unwrap();
+        stat.contains(") T ").then_some(())
+    })
+    .await;
+    let (status, quit) = futures::join!(gantry(&stage, &["status"]), gantry(&stage, &["quit"]));
+    instance.signal(Signal::CONT);
+    for said in [status, quit] {
+        assert_eq!(said.code, Some(1), "{}", said.err);
+        let advice = format!("kill -CONT {}", instance.pid);
+        assert!(said.err.contains(&advice), "{}", said.err);
+    }
+    instance.ended_cleanly().await;
+    stage.finish().await;
+}

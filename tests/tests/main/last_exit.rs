@@ -84,6 +84,29 @@ async fn a_crash_is_told_with_a_report_to_copy() {
 }
 
 #[tokio::test]
+async fn a_crash_is_told_also_when_the_next_start_fails() {
+    let stage = Stage::alone().await;
+    let mut instance = Instance::start(&stage).await;
+    instance.signal(Signal::KILL);
+    instance.ended(BOUND).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut command = stage.program("gantry");
+    command.args(["serve", "--port", &port, "--data-dir"]).arg(stage.data_dir());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut failing = command.spawn().unwrap();
+    let failed = tokio::time::timeout(BOUND, failing.wait()).await.unwrap().unwrap();
+    assert!(!failed.success());
+    let mut next = Instance::start(&stage).await;
+    assert_eq!(told(&next).await["crashed"], true);
+    next.quit().await;
+    let mut last = Instance::start(&stage).await;
+    assert_eq!(told(&last).await, Value::Null, "it is told once");
+    last.quit().await;
+    stage.finish().await;
+}
+
+#[tokio::test]
 async fn a_third_request_ends_at_once_and_leaves_nothing() {
     let stage = Stage::alone().await;
     let mut instance = Instance::start(&stage).await;

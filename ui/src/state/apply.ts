@@ -159,6 +159,14 @@ export function applyOlder(state: State, session: string, page: History): State 
   });
 }
 
+/** Opened sessions without a turn whose agent has just brought a conversation along: what was said in it may be there now. */
+export function restoredUnseen(before: readonly SessionView[], state: State): string[] {
+  const was = new Set(before.filter(({ context }) => context === 'restored').map(({ id }) => id));
+  return state.sessions
+    .filter(({ id, context }) => context === 'restored' && !was.has(id) && state.transcripts[id]?.turns.length === 0)
+    .map(({ id }) => id);
+}
+
 /** A conversation is not shown any more; its memory is given back. */
 export function applyClosing(state: State, session: string): State {
   const { [session]: _, ...transcripts } = state.transcripts;

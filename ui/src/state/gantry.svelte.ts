@@ -1,8 +1,8 @@
 import { asBackendError, type Backend, type BackendError, UNAUTHORIZED } from '../backend';
 import { language } from '../strings/language.svelte';
 import { t } from '../strings';
-import type { AgentView, Commands, Event, JsonValue, PromptAccepted, QueuedPrompt, SessionCreate, SessionView, SettingsChange } from '../wire';
-import { apply, applyNewest, applyOlder, applyOpening, applySnapshot } from './apply';
+import type { AgentConversation, AgentView, Commands, Event, JsonValue, PromptAccepted, QueuedPrompt, SessionCreate, SessionView, SettingsChange } from '../wire';
+import { apply, applyNewest, applyOlder, applyOpening, applySnapshot, restoredUnseen } from './apply';
 import { attach, MOST_ALL, weight } from '../parts/attachments';
 import { Drafts } from './drafts.svelte';
 import { perFrame } from './frames';
@@ -64,6 +64,11 @@ export class Gantry {
   readonly heard: Record<string, number> = {};
   /** Sessions that are being deleted, as long as that can be taken back. */
   private deleting: Readonly<Record<string, ReturnType<typeof setTimeout>>> = $state.raw({});
+  /** Sessions that were begun here with a conversation which their agent keeps. */
+  adopted: ReadonlySet<string> = $state.raw(new Set());
+
+  /** How often the newest page of a session was asked for: an answer that was overtaken counts for nothing. */
+  private readonly pagesAsked = new Map<string, number>();
 
   /** How often the agents were asked for, and which of the answers is shown. */
   private agentsAsked = 0;
@@ -119,7 +124,9 @@ export class Gantry {
 
   private take(batch: Event[]): void {
     const revision = this.state.agentsRevision;
+    const before = this.state.sessions;
     this.state = batch.reduce(apply, this.state);
+    for (const session of restoredUnseen(before, this.state)) void this.load(session);
     if (this.state.agentsRevision !== revision) void this.loadAgents();
     for (const event of batch) {
       if (event.type === 'update' || event.type === 'turn_started') this.heard[event.session] = Date.now();
@@ -141,6 +148,11 @@ export class Gantry {
   }
 
   open(session: string | null): void {
+    // Whoever opens what is being deleted wants it back.
+    if (session !== null && session in this.deleting) {
+      clearTimeout(this.deleting[session]);
+      this.spare(session);
+    }
     this.current = session;
     this.page = 'session';
     if (session !== null && !this.state.transcripts[session]) void this.load(session);
@@ -153,9 +165,11 @@ export class Gantry {
   }
 
   private async load(session: string): Promise<void> {
+    const asked = (this.pagesAsked.get(session) ?? 0) + 1;
+    this.pagesAsked.set(session, asked);
     this.state = applyOpening(this.state, session);
     const page = await this.try('session_history', { session, limit: PAGE });
-    if (page) this.state = applyNewest(this.state, session, page);
+    if (page && this.pagesAsked.get(session) === asked) this.state = applyNewest(this.state, session, page);
   }
 
   async loadOlder(session: string): Promise<void> {
@@ -209,7 +223,14 @@ export class Gantry {
       // Its event may still be on the way.
       this.state = { ...this.state, sessions: [...this.state.sessions, session] };
     }
+    if (input.acp_session_id !== undefined) this.adopted = new Set([...this.adopted, session.id]);
     this.open(session.id);
+  }
+
+  /** Goes on with a conversation that an agent keeps: where it is a session already, there. */
+  async goOn(input: SessionCreate, { id, title, session }: AgentConversation): Promise<void> {
+    if (session !== null && this.state.sessions.some((known) => known.id === session)) this.open(session);
+    else await this.create({ ...input, acp_session_id: id, ...(title === null ? {} : { title }) });
   }
 
   /** Sends what was written: at once, or after the turn that runs. */
@@ -303,8 +324,6 @@ export class Gantry {
     this.deleting = { ...this.deleting, [id]: timer };
     if (this.current === id) this.current = null;
     this.toast('good', t('session.deleted', { title: session.title || t('sessions.untitled') }), () => {
-      clearTimeout(timer);
-      this.spare(id);
       this.open(id);
     });
   }

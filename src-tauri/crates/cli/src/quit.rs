@@ -1,6 +1,11 @@
 //! `gantry quit`: ends the running Gantry and waits until it is gone.
 
-use crate::{arguments::Place, failure::Failure, remote::Remote, terminal::say};
+use crate::{
+    arguments::Place,
+    failure::Failure,
+    remote::{QUICK, Remote},
+    terminal::say,
+};
 use clap::Args;
 use gantry_supervisor::{Deadline, ProcessId};
 use serde_json::json;
@@ -25,7 +30,7 @@ pub struct Quit {
 pub async fn run(options: Quit) -> Result<u8, Failure> {
     let remote = Remote::find("quit", &options.place)?;
     let process = ProcessId { pid: remote.info.pid, start: remote.info.started };
-    remote.call("quit", json!({})).await?;
+    remote.call_within(QUICK, "quit", json!({})).await?;
     let gone = async {
         while process.is_alive() {
             tokio::time::sleep(LOOK_EVERY).await;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// How long a command may take: a stop has a budget of five seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a question may take that is answered from memory.
+pub const QUICK: Duration = Duration::from_secs(5);
 
 /// A running Gantry.
 pub struct Remote {
@@ -100,6 +102,14 @@ impl Remote {
     }
 
     fn silent(&self, error: reqwest::Error) -> Failure {
+        if error.is_timeout() {
+            let pid = self.info.pid;
+            let why = format!(
+                "Gantry (process {pid}) does not answer; if it was stopped, `kill -CONT {pid}` lets \
+                 it go on, and `kill -9 {pid}` ends it: the next start ends what it leaves behind"
+            );
+            return Failure::new(self.what, why);
+        }
         let error = error.without_url();
         let why = format!("{} does not answer: {error}", self.info.url);
         if error.is_connect() {

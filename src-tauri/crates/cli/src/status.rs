@@ -1,6 +1,6 @@
 //! `gantry status`: what the running Gantry is doing.
 
-use crate::{arguments::Place, failure::Failure, remote::Remote, terminal::say};
+use crate::{arguments::Place, failure::Failure, remote::{QUICK, Remote}, terminal::say};
 use clap::Args;
 use gantry_core::wire::{ProcessNode, ProcessRole, Processes, ServersList, SessionsList};
 use serde::{Serialize, de::DeserializeOwned};
@@ -23,10 +23,10 @@ pub struct Status {
 /// Asks and prints.
 pub async fn run(options: Status) -> Result<u8, Failure> {
     let remote = Remote::find("status", &options.place)?;
-    let servers = remote.call("servers_list", json!({})).await?;
-    let sessions = remote.call("sessions_list", json!({})).await?;
+    let servers = remote.call_within(QUICK, "servers_list", json!({})).await?;
+    let sessions = remote.call_within(QUICK, "sessions_list", json!({})).await?;
     let processes = match options.tree {
-        true => Some(remote.call("processes", json!({})).await?),
+        true => Some(remote.call_within(QUICK, "processes", json!({})).await?),
         false => None,
     };
     if options.json {

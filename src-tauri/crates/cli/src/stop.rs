@@ -1,6 +1,6 @@
 //! `gantry stop`: stops a session, or all of them.
 
-use crate::{arguments::Place, failure::Failure, remote::Remote, terminal::say};
+use crate::{arguments::Place, failure::Failure, remote::{QUICK, Remote}, terminal::say};
 use clap::Args;
 use gantry_core::wire::{SessionState, SessionStopped, SessionsList};
 use serde_json::json;
@@ -54,7 +54,7 @@ pub async fn run(options: Stop) -> Result<u8, Failure> {
 }
 
 async fn running(remote: &Remote) -> Result<Vec<String>, Failure> {
-    let list = remote.call("sessions_list", json!({})).await?;
+    let list = remote.call_within(QUICK, "sessions_list", json!({})).await?;
     let list: SessionsList = serde_json::from_value(list)
         .map_err(|error| Failure::new("stop", format!("an unknown answer: {error}")))?;
     let runs = |state| !matches!(state, SessionState::Stopped | SessionState::Failed);

@@ -189,6 +189,11 @@ fn is_the_file(_: &fs::File, _: &Path) -> bool {
 
 fn lock(data: &DataDir) -> Result<fs::File, InstanceError> {
     let path = lock_file(data);
+    // Another file would be emptied through a link, and a pipe be waited for.
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+        let why = format!("{} is no plain file; remove it and start again", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
+    }
     let file =
         fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let mut file = file.map_err(|error| unusable(&path, &error))?;
@@ -282,6 +287,19 @@ mod tests {
         assert!(refused.contains(&format!("pid {}", std::process::id())), "{refused}");
         drop(first);
         Instance::take(&data, None).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_leads_elsewhere_is_refused_and_what_is_there_is_left() {
+        let place = tempfile::tempdir().unwrap();
+        let data = DataDir::at(place.path().join("data"));
+        data.create().unwrap();
+        let other = place.path().join("other");
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, lock_file(&data)).unwrap();
+        let refused = Instance::take(&data, None).unwrap_err().to_string();
+        assert!(refused.contains("no plain file"), "{refused}");
+        assert_eq!(fs::read_to_string(other).unwrap(), "precious");
     }
 
     #[test]

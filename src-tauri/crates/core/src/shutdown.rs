@@ -20,7 +20,9 @@ mod watchdog;
 pub use crate::wire::{EndHow, TreeEnd};
 pub use signals::on_signals;
 
-pub(crate) use last_exit::{LastRun, file as last_exit_file, program};
+pub(crate) use last_exit::{
+    LastRun, file as last_exit_file, keep_untold, program, told, untold,
+};
 pub(crate) use steps::{Parts, run};
 
 use serde::{Deserialize, Serialize};

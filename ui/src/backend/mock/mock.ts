@@ -1,6 +1,6 @@
 import type { Commands, Event, JsonValue, ServerView, SessionView, Settings, TurnView } from '../../wire';
 import { type Backend, BackendError, type Listener } from '../backend';
-import { AGENTS, ANSWER, NOW, PROCESSES, RECEIPT, SERVERS, SESSIONS, server, session, TURNS } from './scene';
+import { AGENTS, ANSWER, CONVERSATIONS, NOW, PROCESSES, RECEIPT, SERVERS, SESSIONS, server, session, TURNS } from './scene';
 
 /** An event before it has its number and its time. */
 type Fresh = Event extends infer E ? (E extends Event ? Omit<E, 'seq' | 'at'> : never) : never;
@@ -132,17 +132,32 @@ export function mockBackend(): Backend {
     agents_remove: () => ({ ok: true }),
     agents_install: () => AGENTS[2] as never,
     agents_uninstall: () => AGENTS[2] as never,
-    agents_conversations: () => ({ offered: false, replayed: false, conversations: [], more: false }),
+    agents_conversations: async ({ project_dir, agent }) => {
+      if (!project_dir.startsWith('/')) throw new BackendError('VALIDATION_ERROR', `project_dir: \`${project_dir}\` is not an absolute path`);
+      await pause(1200);
+      if (agent === 'broken') throw new BackendError('UPSTREAM_ERROR', 'agent `broken` could not list its conversations: Authentication required; open a session with it and sign in there');
+      if (agent === 'mute') return { offered: false, replayed: false, conversations: [], more: false };
+      if (agent === 'gantry') return { offered: true, replayed: true, conversations: [], more: false };
+      const known = new Map([...sessions.values()].map((view) => [view.acp_session_id, view.id]));
+      const conversations = CONVERSATIONS.map((one) => ({ ...one, session: known.get(one.id) ?? null }));
+      return { offered: true, replayed: agent !== 'resumes', conversations, more: agent === 'resumes' };
+    },
     agents_log: () => ({ lines: ['added 12 packages in 3s'] }),
     sessions_list: () => ({ sessions: [...sessions.values()] }),
-    session_create: ({ project_dir, agent }) => {
+    session_create: ({ project_dir, agent, acp_session_id, title }) => {
       if (!project_dir.startsWith('/')) throw new BackendError('VALIDATION_ERROR', `project_dir: “${project_dir}” is not an existing folder. Give the full path of one.`);
       const id = `s${sessions.size + 10}`;
       const view = session(id, { project: project_dir, agent: agent ?? 'gantry', state: 'idle', engine: null, created_at: Date.now(), last_activity: Date.now() });
       sessions.set(id, view);
       turns.set(id, []);
       publish({ type: 'session_changed', session: view });
-      return { session: view };
+      if (acp_session_id === undefined) return { session: view };
+      const adopted = changeSession(id, { state: 'starting', title: title ?? '', acp_session_id });
+      void pause(2000).then(() => {
+        if (agent !== 'resumes') turns.set(id, structuredClone(TURNS['s1'] ?? []));
+        changeSession(id, { state: 'idle', context: 'restored', engine: { pid: 4900, sessions: 1 } });
+      });
+      return { session: adopted };
     },
     session_prompt: async ({ session: id, content, request_id }) => {
       const text = String((content[0] as { text?: string } | undefined)?.text ?? '');
@@ -183,7 +198,11 @@ export function mockBackend(): Backend {
     session_answer: () => ({ ok: true }),
     servers_import: () => ({ found: [] }),
     servers_import_apply: () => ({ saved: [], skipped: [] }),
-    agents_import: () => ({ ids: [], skipped: [] }),
+    agents_import: ({ preview }) => ({
+      ids: ['example-agent'],
+      ...(preview ? { text: '{}', agents: [{ id: 'example-agent', name: 'Example agent', about: 'Shows what a list may say', homepage: '', from: 'npm: example-agent 1.2.3', command: ['example-agent', '--acp'], env: { EXAMPLE_TELEMETRY: 'off', EXAMPLE_REGION: 'eu' } }] } : {}),
+      skipped: [],
+    }),
     session_set: ({ session: id }) => changeSession(id, {}),
     session_resume: ({ session: id }) => changeSession(id, { state: 'idle' }),
     session_queue_edit: ({ session: id }) => changeSession(id, {}),

@@ -1,4 +1,4 @@
-import type { AgentView, JsonValue, ProcessNode, ServerReadiness, ServerView, SessionView, TurnView } from '../../wire';
+import type { AgentConversation, AgentView, JsonValue, ProcessNode, ServerReadiness, ServerView, SessionView, TurnView } from '../../wire';
 
 /** What the made-up host of development starts with. */
 
@@ -55,6 +55,25 @@ export const AGENTS: AgentView[] = [
   { id: 'gantry', name: 'Gantry agent', command: 'gantry', args: ['agent'], installed: true, path: '/usr/bin/gantry', version: '0.1.0', how_to_install: null, builtin: true },
   { id: 'claude-code', name: 'Claude Code', command: 'claude-code-acp', args: [], installed: true, path: '/usr/local/bin/claude-code-acp', version: '1.4.2', how_to_install: null, builtin: false },
   { id: 'goose', name: 'goose', command: 'goose', args: ['acp'], installed: false, path: null, version: null, how_to_install: 'goose was not found. Install it as its website says, then open this page again.', builtin: false },
+];
+
+/** An agent for each way to answer the question for conversations. */
+const OF_THE_PAST: [id: string, name: string][] = [['resumes', 'Resumes only'], ['mute', 'Lists nothing'], ['broken', 'Wants a sign-in']];
+AGENTS.push(...OF_THE_PAST.map(([id, name]) => ({ id, name, command: id, args: [], installed: true, path: `/usr/bin/${id}`, version: '1.0.0', how_to_install: null, builtin: false })));
+
+const pastOf = (id: string, title: string | null, minutes: number | null): AgentConversation => ({
+  id, title, updated_at: minutes === null ? null : new Date(NOW - minutes * 60_000).toISOString(), session: null,
+});
+export const CONVERSATIONS: AgentConversation[] = [
+  pastOf('acp-s2', 'Cache the forecasts on disk', 2),
+  pastOf('c-1', 'Why does the station list load twice?', 48),
+  pastOf('c-2', '修复时区换算', 60 * 26),
+  pastOf('c-3', 'تقرير الطقس الأسبوعي', 60 * 24 * 3),
+  pastOf('01998f7e-6c1b-7bd0-9d3a-1b1f5a0c77e2', null, 60 * 24 * 5),
+  pastOf('c-4', 'A title that goes on and on because somebody pasted a whole stack trace into the first message of the conversation', 60 * 24 * 20),
+  pastOf('c-5', 'Undated', null),
+  pastOf('c-6', 'Rewrite the parser without allocations', 60 * 24 * 41),
+  pastOf('c-7', 'Try the new client', 60 * 24 * 90),
 ];
 
 export const SERVERS: ServerView[] = [

@@ -115,8 +115,15 @@ impl App {
             tracing::warn!(pid = process.pid, program, "ended a leftover of an earlier run");
         }
         let last_exit = last_run.tell(&swept);
+        let last_exit = match last_exit {
+            Some(last_exit) if last_exit.crashed => Some(last_exit),
+            // A start that failed has less to say than what it did not come to tell.
+            last_exit => shutdown::untold(&options.data).or(last_exit),
+        };
         if let Some(last_exit) = &last_exit {
             tracing::warn!("{}", last_exit.summary);
+            // Should this start fail, the next one tells it.
+            shutdown::keep_untold(&options.data, last_exit);
         }
         let store = Store::open(&options.data.database)?;
         let reopened = store.end_open_turns("Gantry ended while this turn was running").await?;
@@ -211,6 +218,7 @@ impl App {
         self.inner.instance.announce(url).map_err(|error| {
             crate::Error::failed(format!("run/instance.json could not be written: {error}"))
         })?;
+        shutdown::told(&self.inner.data);
         let saved = self.saved_servers().await?;
         self.inner.bridge.configure(saved).await;
         Ok(())

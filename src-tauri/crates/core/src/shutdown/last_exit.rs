@@ -2,7 +2,7 @@
 
 use super::{EndHow, ExitReport};
 use crate::{
-    data_dir::{DataDir, read_small},
+    data_dir::{DataDir, read_small, write_private},
     instance::Instance,
     wire::{LastExit, Leftover},
 };
@@ -29,6 +29,28 @@ pub(crate) struct LastRun {
 /// Where the report of a shutdown lies.
 pub(crate) fn file(data: &DataDir) -> PathBuf {
     data.run.join("last-exit.json")
+}
+
+fn untold_file(data: &DataDir) -> PathBuf {
+    data.run.join("untold.json")
+}
+
+/// What an earlier start was to tell, which failed before anybody could see it.
+pub(crate) fn untold(data: &DataDir) -> Option<LastExit> {
+    serde_json::from_str(&read_small(&untold_file(data), LONGEST).ok()?).ok()
+}
+
+/// Keeps what is to be told until somebody can see it.
+pub(crate) fn keep_untold(data: &DataDir, last_exit: &LastExit) {
+    let kept = serde_json::to_string(last_exit).map_err(io::Error::from);
+    if let Err(error) = kept.and_then(|text| write_private(&untold_file(data), &text)) {
+        tracing::warn!("the notice of the last run is not kept: {error}");
+    }
+}
+
+/// From now on it can be seen.
+pub(crate) fn told(data: &DataDir) {
+    let _ = fs::remove_file(untold_file(data));
 }
 
 impl LastRun {
@@ -194,7 +216,6 @@ fn last_lines(path: &std::path::Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{super::TreeEnd, *};
-    use crate::data_dir::write_private;
     use gantry_supervisor::ProcessId;
 
     fn place() -> (tempfile::TempDir, DataDir) {
