@@ -37,6 +37,7 @@ impl Bystanders {
         let mut started = Vec::new();
         let count = commands.len();
         for (index, mut command) in commands.into_iter().chain(optional).enumerate() {
+            command.env("STUBBORN_LIFE_S", "86400");
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
             match command.spawn() {
                 Ok(child) => {

@@ -1,6 +1,11 @@
 //! `gantry status`: what the running Gantry is doing.
 
-use crate::{arguments::Place, failure::Failure, remote::{QUICK, Remote}, terminal::say};
+use crate::{
+    arguments::Place,
+    failure::Failure,
+    remote::{QUICK, Remote},
+    terminal::say,
+};
 use clap::Args;
 use gantry_core::wire::{ProcessNode, ProcessRole, Processes, ServersList, SessionsList};
 use serde::{Serialize, de::DeserializeOwned};

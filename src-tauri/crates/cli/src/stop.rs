@@ -1,6 +1,11 @@
 //! `gantry stop`: stops a session, or all of them.
 
-use crate::{arguments::Place, failure::Failure, remote::{QUICK, Remote}, terminal::say};
+use crate::{
+    arguments::Place,
+    failure::Failure,
+    remote::{QUICK, Remote},
+    terminal::say,
+};
 use clap::Args;
 use gantry_core::wire::{SessionState, SessionStopped, SessionsList};
 use serde_json::json;

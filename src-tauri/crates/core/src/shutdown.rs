@@ -20,9 +20,7 @@ mod watchdog;
 pub use crate::wire::{EndHow, TreeEnd};
 pub use signals::on_signals;
 
-pub(crate) use last_exit::{
-    LastRun, file as last_exit_file, keep_untold, program, told, untold,
-};
+pub(crate) use last_exit::{LastRun, file as last_exit_file, keep_untold, program, told, untold};
 pub(crate) use steps::{Parts, run};
 
 use serde::{Deserialize, Serialize};
