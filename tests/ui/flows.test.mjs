@@ -190,7 +190,23 @@ test('a server that cannot start says why', () =>
     await item.getByTestId('server-restart').click();
     await stage.serverIn('broken', 'failed');
     await until('the reason', async () => /no-such-program-anywhere/.test(await item.innerText()));
+    // What to do is in the first line; where it was looked for is in the rest.
+    const reason = item.getByTestId('server-error');
+    assert.match(await reason.locator('p').innerText(), /was not found; install it/);
+    assert.equal(await reason.locator('pre').isVisible(), false);
+    await reason.locator('summary').click();
+    assert.match(await reason.locator('pre').innerText(), /not found in .*:/);
     await stage.screenshot('broken-server');
+    assert.deepEqual(await stage.inaccessible(), []);
+
+    // What a program said before its end is the reason, not that it has ended.
+    await stage.addServer('dies', `sh -c "echo hello >&2; echo 'Error: KEY is missing' >&2; exit 3"`);
+    const dies = page.locator('[data-testid=server-item][data-server=dies]');
+    await dies.getByTestId('server-expand').click();
+    await dies.getByTestId('server-restart').click();
+    await stage.serverIn('dies', 'failed');
+    assert.equal(await dies.getByTestId('server-error').locator('p').innerText(), 'Error: KEY is missing');
+    await stage.screenshot('dead-server');
     await item.getByTestId('server-remove').click();
     const yes = page.getByTestId('confirm-yes');
     await until('it is gone', async () => {

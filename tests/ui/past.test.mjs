@@ -126,4 +126,4 @@ test('where there is nothing to go on with, it is said why', () =>
 
     await ask(stage, 'gantry', path.join(stage.project, 'nowhere'));
     await until('the folder is named', async () => /nowhere/.test(await page.getByTestId('past-error').innerText()));
-  }));
+  }, { scheme: 'dark', viewport: { width: 640, height: 400 } }));

@@ -239,9 +239,15 @@ async fn servers_of_other_applications_are_shown_and_saved_disabled() {
     assert!(!said.out.contains(planted), "{}", said.out);
     assert_eq!(names().await, ["fetch:false", "win:false"]);
 
-    // From everything that is installed: what is there already is left alone.
+    // From everything that is installed: what is there already is left alone, a file without
+    // servers is fine, and one that is broken hides nothing.
+    std::fs::write(stage.path("home/.claude.json"), r#"{"numStartups":3}"#).unwrap();
+    let none = gantry(&stage, &["import", "--from", "claude-code"]).await;
+    assert_eq!(none.code, Some(0), "{}", none.err);
+    std::fs::write(stage.path("home/.claude.json"), "{").unwrap();
     let said = gantry(&stage, &["import", "--apply"]).await;
     assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains(".claude.json") && said.err.contains("left out"), "{}", said.err);
     assert_eq!(names().await, ["fetch:false", "win:false", "docs:false"]);
     let said = gantry(&stage, &["import", "--from", "cursor", "--apply", "--only", "docs"]).await;
     assert!(said.out.contains("there already as `docs`"), "{}", said.out);

@@ -1,7 +1,11 @@
 //! `gantry import`: MCP servers of other applications.
 
 use crate::{
-    arguments::Place, failure::Failure, host::Host, interrupts::Interrupts, terminal::say,
+    arguments::Place,
+    failure::Failure,
+    host::Host,
+    interrupts::Interrupts,
+    terminal::{complain, say},
 };
 use clap::Args;
 use gantry_core::{
@@ -71,11 +75,18 @@ fn sources(options: &Import) -> Result<Vec<(Value, bool)>, Failure> {
 async fn import(host: &Host, options: &Import, sources: Vec<(Value, bool)>) -> Result<u8, Failure> {
     let mut all = Vec::new();
     let mut answers = Vec::new();
+    let mut broken = 0;
     for (source, is_named) in sources {
         let found = match host.remote.call("servers_import", source.clone()).await {
             Ok(found) => read::<ServersFound>(found)?.found,
-            Err(failure) if is_named || !failure.is_absent() => return Err(failure),
-            Err(_) => continue,
+            Err(failure) if is_named => return Err(failure),
+            Err(failure) if failure.is_absent() => continue,
+            // One that is broken does not hide the others.
+            Err(failure) => {
+                complain(&format!("{}; left out", failure.sentence()));
+                broken += 1;
+                continue;
+            }
         };
         if options.apply {
             let mut input = source;
@@ -89,6 +100,7 @@ async fn import(host: &Host, options: &Import, sources: Vec<(Value, bool)>) -> R
     if let Some(missing) = missing {
         return Err(Failure::absent("import", format!("no server `{missing}` was found")));
     }
+    let code = u8::from(all.is_empty() && broken > 0);
     if options.json {
         let saved: Vec<_> = answers.iter().flat_map(|answer| &answer.saved).collect();
         let skipped: Vec<_> = answers.iter().flat_map(|answer| &answer.skipped).collect();
@@ -96,10 +108,10 @@ async fn import(host: &Host, options: &Import, sources: Vec<(Value, bool)>) -> R
             true => json!({ "found": all, "saved": saved, "skipped": skipped }).to_string(),
             false => json!({ "found": all }).to_string(),
         });
-        return Ok(0);
+        return Ok(code);
     }
     if all.is_empty() {
-        say("no configuration of another application was found");
+        say("no MCP server of another application was found");
     }
     for found in &all {
         say(&line(found));
@@ -115,7 +127,7 @@ async fn import(host: &Host, options: &Import, sources: Vec<(Value, bool)>) -> R
     if !options.apply && all.iter().any(|found| !found.refused && found.duplicate_of.is_none()) {
         say("nothing was saved; --apply saves them, disabled");
     }
-    Ok(0)
+    Ok(code)
 }
 
 /// What is saved: what was asked for, else everything that is new and can be used.

@@ -15,7 +15,7 @@ use serde_json::json;
 pub struct Stop {
     #[command(flatten)]
     place: Place,
-    /// The session's id (see `gantry status`)
+    /// The session's id (see `gantry status`), unless --all is given
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     session: Option<String>,
     /// Stop all sessions

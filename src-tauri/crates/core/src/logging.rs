@@ -49,6 +49,10 @@ where
 
 fn open(data: &DataDir) -> Option<LogFile> {
     let path = data.logs.join("gantry.log");
+    // A pipe would be waited for.
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return None;
+    }
     if fs::metadata(&path).is_ok_and(|file| file.len() > ROTATE_BYTES) {
         let _ = fs::rename(&path, data.logs.join("gantry.1.log"));
     }

@@ -19,6 +19,8 @@ pub(crate) const BODY_LIMIT: usize = 10 * 1024 * 1024;
 /// How much more of a body that is too large is read and thrown away, so that
 /// its sender gets to read the answer instead of a broken connection.
 const DISCARDED: usize = 64 * 1024 * 1024;
+/// How long one that is thrown away may take.
+const DISCARD_TIME: Duration = Duration::from_secs(10);
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
@@ -70,8 +72,15 @@ pub(crate) async fn read(
         .get(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<usize>().ok())
         .unwrap_or(0);
+    if announced > limit.saturating_add(DISCARDED) {
+        return Err(BodyProblem::TooLarge);
+    }
+    let (time, late) = match announced > limit {
+        true => (DISCARD_TIME, BodyProblem::TooLarge),
+        false => (BODY_TIME, BodyProblem::Slow),
+    };
     let reading = collect(body, limit, announced);
-    tokio::time::timeout(BODY_TIME, reading).await.unwrap_or(Err(BodyProblem::Slow))
+    tokio::time::timeout(time, reading).await.unwrap_or(Err(late))
 }
 
 async fn collect(mut body: Body, limit: usize, announced: usize) -> Result<Bytes, BodyProblem> {

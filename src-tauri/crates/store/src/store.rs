@@ -83,6 +83,12 @@ impl Store {
     /// # Errors
     /// [`StoreError::Newer`] leaves the file untouched.
     pub fn open(path: &Path) -> Result<Self> {
+        // A pipe would be waited for.
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let why = "this is no file; move it away, or choose another data directory";
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+            return Err(StoreError::File { path: path.display().to_string(), source });
+        }
         Ok(Self { mailbox: thread::start(path.to_owned())? })
     }
 

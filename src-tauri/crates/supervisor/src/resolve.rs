@@ -39,6 +39,10 @@ pub(crate) fn program(
     let name = asked.to_string_lossy().into_owned();
     if Path::new(asked).components().count() > 1 {
         let full = cwd.join(asked);
+        if full.is_dir() {
+            let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, no program");
+            return Err(LaunchError::System { program: name, source });
+        }
         if full.is_file() {
             let why = "the file is not executable; make it so with chmod +x";
             let source = io::Error::new(io::ErrorKind::PermissionDenied, why);

@@ -1,19 +1,37 @@
 //! `${env:NAME}` and `${secret:ID}` in a configuration (contract, section 4).
 
-use crate::wire::ServerConfig;
+use crate::{session::is_secret, wire::ServerConfig};
 use std::collections::BTreeMap;
 
 /// Where a name's value comes from.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The configuration with every reference in environment, headers and token filled in.
+/// The configuration with every reference filled in.
 ///
 /// # Errors
-/// The field and the name that has no value; nothing literal is ever sent as a credential.
+/// The field and the name that has no value; nothing literal is ever sent as a credential. A
+/// secret among the arguments, which everybody on the computer can read.
 pub(super) fn resolved(config: &ServerConfig, lookup: Lookup) -> Result<ServerConfig, String> {
     let mut full = config.clone();
     fill(&mut full.env, "env", lookup)?;
     fill(&mut full.headers, "headers", lookup)?;
+    let places = [("command", &mut full.command), ("cwd", &mut full.cwd), ("url", &mut full.url)];
+    for (field, place) in places {
+        if let Some(text) = place {
+            *text = filled(text, field, lookup)?;
+        }
+    }
+    for (number, argument) in full.args.iter_mut().enumerate() {
+        let field = format!("args[{number}]");
+        let open = |name: &str| if is_secret(name) { None } else { lookup(name) };
+        *argument = filled(argument, &field, &open).map_err(|why| match named_secret(argument) {
+            Some(name) => format!(
+                "{field} refers to ${{env:{name}}}, and everybody on this computer can read the \
+                 arguments of a program; give it to the server in `env` instead"
+            ),
+            None => why,
+        })?;
+    }
     if let Some(token) = &mut full.auth_token {
         *token = filled(token, "authToken", lookup)?;
     }
@@ -21,6 +39,12 @@ pub(super) fn resolved(config: &ServerConfig, lookup: Lookup) -> Result<ServerCo
         *secret = filled(secret, "oauth.clientSecret", lookup)?;
     }
     Ok(full)
+}
+
+/// The first variable in a text whose name says that it is a secret.
+fn named_secret(text: &str) -> Option<&str> {
+    let names = text.split("${env:").skip(1).filter_map(|rest| rest.split_once('}'));
+    names.map(|(name, _)| name).find(|name| is_secret(name))
 }
 
 fn fill(values: &mut BTreeMap<String, String>, of: &str, lookup: Lookup) -> Result<(), String> {
@@ -105,8 +129,28 @@ mod tests {
     }
 
     #[test]
+    fn places_are_filled_in_and_secrets_do_not_become_arguments() {
+        let lookup = |name: &str| Some(format!("of-{name}"));
+        let full = resolved(
+            &config(
+                r#"{"command":"${env:BIN}/x","cwd":"${env:DIR}","args":["a","--in=${env:DIR}/b"]}"#,
+            ),
+            &lookup,
+        )
+        .unwrap();
+        assert_eq!(full.command.as_deref(), Some("of-BIN/x"));
+        assert_eq!((full.cwd.as_deref(), &*full.args[1]), (Some("of-DIR"), "--in=of-DIR/b"));
+        let url = resolved(&config(r#"{"url":"https://h/${env:KEY}"}"#), &lookup).unwrap().url;
+        assert_eq!(url.as_deref(), Some("https://h/of-KEY"));
+        let refused = resolved(&config(r#"{"args":["--token","${env:MY_TOKEN}"]}"#), &lookup);
+        let refused = refused.unwrap_err();
+        assert!(refused.contains("args[1]") && refused.contains("`env`"), "{refused}");
+    }
+
+    #[test]
     fn names_field_and_variable_of_what_is_not() {
         for (text, field, name) in [
+            (r#"{"args":["${env:DIR}"]}"#, "args[0]", "DIR"),
             (r#"{"env":{"KEY":"${env:MISSING}"}}"#, "env.KEY", "MISSING"),
             (
                 r#"{"headers":{"Authorization":"Bearer ${env:NOPE}"}}"#,

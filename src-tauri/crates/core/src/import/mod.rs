@@ -79,6 +79,11 @@ impl Found {
 /// # Errors
 /// Invalid: it is no JSON (line and column are told), or names no server.
 pub fn from_text(text: &str, source: &str) -> Result<Vec<Found>> {
+    read_text(text, source, true)
+}
+
+/// `must_have`: a text without servers is an error.
+fn read_text(text: &str, source: &str, must_have: bool) -> Result<Vec<Found>> {
     let told = |why: &dyn std::fmt::Display| {
         Error::invalid(if source.is_empty() {
             format!("text: {why}")
@@ -87,7 +92,11 @@ pub fn from_text(text: &str, source: &str) -> Result<Vec<Found>> {
         })
     };
     let value = lenient::parse(text).map_err(|problem| told(&problem))?;
-    let written = shape::servers(&value).map_err(|why| told(&why))?;
+    let written = match shape::servers(&value) {
+        Ok(written) => written,
+        Err(why) if must_have => return Err(told(&why)),
+        Err(_) => Vec::new(),
+    };
     let home = dirs::home_dir();
     Ok(written
         .into_iter()
@@ -116,6 +125,10 @@ pub fn from_text(text: &str, source: &str) -> Result<Vec<Found>> {
 /// # Errors
 /// Not found; invalid, when it cannot be read as a configuration.
 pub fn from_file(path: &Path) -> Result<Vec<Found>> {
+    read_file(path, true)
+}
+
+fn read_file(path: &Path, must_have: bool) -> Result<Vec<Found>> {
     let shown = path.display();
     // To open a pipe may take for ever.
     let about = fs::metadata(path).map_err(|error| match error.kind() {
@@ -136,7 +149,7 @@ pub fn from_file(path: &Path) -> Result<Vec<Found>> {
     }
     let text = decoded(bytes)
         .ok_or_else(|| Error::invalid(format!("path: {shown} is not a text in UTF-8")))?;
-    from_text(&text, &shown.to_string())
+    read_text(&text, &shown.to_string(), must_have)
 }
 
 /// A text in UTF-8, or in UTF-16 where it says so, as some editors on Windows write it.
@@ -169,7 +182,8 @@ pub fn from_app(app: OtherApp, folders: &Folders) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     let mut failure = None;
     for file in &files {
-        match from_file(file) {
+        // Most keep other things there, too.
+        match read_file(file, false) {
             Ok(more) => found.extend(more),
             Err(error) => failure = Some(error),
         }
