@@ -5,6 +5,7 @@ use super::{
     session::{Connection, NotTaken, Session, connection},
     stream,
 };
+use crate::body::{self, BodyProblem};
 use axum::{
     body::Body,
     extract::State,
@@ -16,7 +17,6 @@ use gantry_mcp::{
     Envelope, Kind, ToClient,
     frame::{self, INVALID_REQUEST, PARSE_ERROR},
 };
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::value::RawValue;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::mpsc;
@@ -56,7 +56,10 @@ async fn take<E: Endpoints>(
         let why = "`Accept` must include both application/json and text/event-stream";
         return Err(Refused(StatusCode::NOT_ACCEPTABLE, why.to_owned()));
     }
-    let body = read(headers, body).await?;
+    let body = match read(headers, body).await {
+        Ok(body) => body,
+        Err(response) => return Ok(response),
+    };
     let messages = match messages(body) {
         Ok(messages) => messages,
         Err(line) => return Ok(json(StatusCode::BAD_REQUEST, line)),
@@ -81,25 +84,25 @@ async fn take<E: Endpoints>(
     carry(&session, messages).await
 }
 
-async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Refused> {
-    let too_large = || {
-        let why = format!("the body is larger than {BODY_LIMIT} bytes");
-        Refused(StatusCode::PAYLOAD_TOO_LARGE, why)
-    };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if announced
-        .and_then(|length| length.parse().ok())
-        .is_some_and(|length: usize| length > BODY_LIMIT)
-    {
-        return Err(too_large());
-    }
-    match Limited::new(body, BODY_LIMIT).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => {
-            Err(Refused(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}")))
+/// Reads the body. What is left of one that is too large is read and thrown away, so that its
+/// sender gets to read why.
+async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+    let (status, why) = match body::read(headers, body, BODY_LIMIT).await {
+        Ok(body) => return Ok(body),
+        Err(BodyProblem::TooLarge) => {
+            (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {BODY_LIMIT} bytes"))
         }
-    }
+        Err(BodyProblem::Slow) => {
+            (StatusCode::REQUEST_TIMEOUT, "the body took longer than a minute".to_owned())
+        }
+        Err(BodyProblem::Broken) => {
+            (StatusCode::BAD_REQUEST, "the body could not be read to its end".to_owned())
+        }
+    };
+    let mut response = Refused(status, why).into_response();
+    // There may be more of it than was thrown away: nothing else can follow on this connection.
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    Err(response)
 }
 
 /// The messages of a body: one, or (revision 2025-03-26) an array of several.
