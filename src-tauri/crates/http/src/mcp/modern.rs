@@ -5,7 +5,7 @@
 
 use super::{
     Admitted, Endpoints, Routes, SESSION_ID,
-    post::{SILENT_START, json},
+    post::{SILENT_START, json, refusal},
     sessions::Visit,
     stream::{self, Held},
 };
@@ -72,7 +72,7 @@ pub(super) async fn serve<E: Endpoints>(
     let label = endpoint.session.as_deref().unwrap_or("mcp");
     let (client, answers) = endpoint.hub.attach(label);
     if let Err(line) = client.send_parsed(message) {
-        return json(StatusCode::SERVICE_UNAVAILABLE, line);
+        return refusal(line);
     }
     answer(client, visit, answers, is_listen.then_some(id)).await
 }

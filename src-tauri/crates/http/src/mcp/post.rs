@@ -144,7 +144,7 @@ async fn carry(session: &Arc<Session>, messages: Vec<Envelope>) -> Result<Respon
             open += 1;
             ask(session, message, &connection);
         } else if let Err(line) = session.client.send_parsed(message) {
-            return Ok(json(StatusCode::SERVICE_UNAVAILABLE, line));
+            return Ok(refusal(line));
         }
     }
     // From here on the session holds the only sending ends: when it hangs up, this ends.
@@ -189,6 +189,15 @@ fn send(connection: &mpsc::Sender<ToClient>, message: ToClient) {
 fn ended() -> Refused {
     let why = "the MCP session ended during the request";
     Refused(StatusCode::NOT_FOUND, why.to_owned())
+}
+
+/// What the server was not told, and why.
+pub(super) fn refusal(line: Bytes) -> Response {
+    let message = Envelope::parse(line.clone()).ok();
+    let code = message.as_ref().and_then(Envelope::outcome);
+    let code = code.and_then(|error| frame::field(error, "code")?.parse().ok());
+    let invalid = code == Some(INVALID_REQUEST);
+    json(if invalid { StatusCode::BAD_REQUEST } else { StatusCode::SERVICE_UNAVAILABLE }, line)
 }
 
 pub(super) fn json(status: StatusCode, line: Bytes) -> Response {

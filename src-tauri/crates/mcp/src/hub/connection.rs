@@ -402,7 +402,7 @@ impl super::State {
             let id = id.to_string();
             ends.iter().any(|end| {
                 end.match_indices("\"id\"").any(|(at, key)| {
-                    let rest = end[at + key.len()..].trim_start_matches([' ', ':']);
+                    let rest = end[at + key.len()..].trim_start_matches([' ', ':', '"']);
                     rest.strip_prefix(id.as_str())
                         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
                 })

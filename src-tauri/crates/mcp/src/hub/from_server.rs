@@ -45,7 +45,7 @@ impl State {
     }
 
     fn response(&mut self, message: Envelope, now: Instant, effects: &mut Effects) {
-        let ours = message.id().and_then(|id| id.parse::<u64>().ok());
+        let ours = message.id().and_then(frame::number);
         let Some((ours, call)) = ours.and_then(|ours| Some((ours, self.calls.remove(&ours)?)))
         else {
             // Late, twice, or never asked for: nobody waits for it.
@@ -132,7 +132,7 @@ impl State {
         }
         if let Some(owner) = message
             .param(&["_meta", "progressToken"])
-            .and_then(|token| token.parse::<u64>().ok())
+            .and_then(frame::number)
             .and_then(|token| self.token_owner(token))
         {
             return self.can(owner.0, ability).then_some((owner.0, owner.1));
@@ -180,7 +180,7 @@ impl State {
     fn progress(&mut self, message: &Envelope, effects: &mut Effects) {
         let Some(raw) = message.param(&["progressToken"]) else { return };
         let Some((key, concerning, token)) =
-            raw.parse::<u64>().ok().and_then(|token| self.token_owner(token))
+            frame::number(raw).and_then(|token| self.token_owner(token))
         else {
             return;
         };
