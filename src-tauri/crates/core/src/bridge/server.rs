@@ -485,6 +485,9 @@ impl Server {
         if changed {
             self.shared.publish(self.id);
         }
+        if before != condition {
+            self.shared.tell_holders(self.id);
+        }
     }
 }
 
