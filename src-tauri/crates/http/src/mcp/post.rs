@@ -4,6 +4,7 @@ use super::{
     Admitted, Endpoints, Refused, Routes, SESSION_ID, accepts, modern,
     session::{Connection, NotTaken, Session, connection},
     stream,
+    unread::Lane,
 };
 use crate::body::{self, BodyProblem};
 use axum::{
@@ -19,7 +20,6 @@ use gantry_mcp::{
 };
 use serde_json::value::RawValue;
 use std::{sync::Arc, time::Duration};
-use tokio::sync::mpsc;
 
 /// Contract: bodies on `/mcp` up to 32 MiB.
 const BODY_LIMIT: usize = 32 * 1024 * 1024;
@@ -74,14 +74,14 @@ async fn take<E: Endpoints>(
         && message.method() == "initialize"
     {
         let session = routes.sessions.begin(&admitted.server, &admitted.endpoint);
-        let mut response = carry(&session, messages).await?;
+        let mut response = carry(&session, messages, &admitted.lane).await?;
         if let Ok(id) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(SESSION_ID, id);
         }
         return Ok(response);
     }
     let session = admitted.session(headers, &routes.sessions)?;
-    carry(&session, messages).await
+    carry(&session, messages, &admitted.lane).await
 }
 
 /// Reads the body. What is left of one that is too large is read and thrown away, so that its
@@ -135,8 +135,12 @@ fn messages(body: Bytes) -> Result<Vec<Envelope>, Bytes> {
 }
 
 /// Hands the messages to the server and gives back what answers them.
-async fn carry(session: &Arc<Session>, messages: Vec<Envelope>) -> Result<Response, Refused> {
-    let (connection, mut answers) = connection();
+async fn carry(
+    session: &Arc<Session>,
+    messages: Vec<Envelope>,
+    lane: &Lane,
+) -> Result<Response, Refused> {
+    let (connection, mut answers) = connection(lane);
     let batch = messages.len() > 1;
     let mut open = 0;
     for message in messages {
@@ -181,14 +185,15 @@ fn ask(session: &Session, message: Envelope, connection: &Connection) {
     }
 }
 
-fn send(connection: &mpsc::Sender<ToClient>, message: ToClient) {
+fn send(connection: &Connection, message: ToClient) {
     // Only a batch of more refusals than the queue is long could fill it.
     let _ = connection.try_send(message);
 }
 
+/// Not 404, which says that a request was not taken: whoever gets that sends it once more.
 fn ended() -> Refused {
-    let why = "the MCP session ended during the request";
-    Refused(StatusCode::NOT_FOUND, why.to_owned())
+    let why = "the MCP session ended during the request; whether it took effect is not known";
+    Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
 }
 
 /// What the server was not told, and why.
