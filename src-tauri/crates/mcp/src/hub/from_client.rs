@@ -136,9 +136,11 @@ impl State {
             let has_roots = client.abilities.contains("roots");
             if has_roots && std::mem::take(&mut self.roots_wanted) && !self.is_modern_only() {
                 // The server asked before anybody could answer; now it is worth asking again.
+                self.roots_news = Some(key);
                 self.write(frame::notification("notifications/roots/list_changed", None));
             }
         }
+        self.level_again();
         let id = message.id().unwrap_or("null");
         let Some(known) = &self.known else {
             let name = json!({ "name": self.name, "version": env!("CARGO_PKG_VERSION") });
@@ -397,6 +399,9 @@ impl State {
                 if matches!(&self.link, Link::Up(upstream) if upstream.ready)
                     && !self.is_modern_only()
                 {
+                    if message.method() == "notifications/roots/list_changed" {
+                        self.roots_news = Some(key);
+                    }
                     self.write(frame::splice(&message.line, &mut []));
                 }
             }

@@ -1,6 +1,7 @@
 //! What the server says: whose it is, and under which id.
 
 use super::{
+    levels::USUAL_LEVEL,
     rounds,
     state::{Answer, Asked, Caller, ClientKey, Effects, Link, OPEN_REQUESTS, State},
 };
@@ -98,7 +99,10 @@ impl State {
             self.write(frame::error(id, INTERNAL_ERROR, why, None));
             return;
         }
-        let Some((key, concerning)) = self.who_answers(message, ability) else {
+        let announced = if ability == Some("roots") { self.roots_news.take() } else { None };
+        let announced = announced.filter(|key| self.can(*key, ability)).map(|key| (key, None));
+        let Some((key, concerning)) = announced.or_else(|| self.who_answers(message, ability))
+        else {
             self.roots_wanted |= ability == Some("roots");
             let why = self.note_refusal(message.method(), ability);
             self.write(frame::error(id, METHOD_NOT_FOUND, &why, None));
@@ -198,7 +202,7 @@ impl State {
                 return false;
             };
             // Who never chose must not be flooded because somebody else did.
-            let default = if somebody_chose { 1 } else { 0 };
+            let default = if somebody_chose { USUAL_LEVEL } else { 0 };
             severity >= client.level.unwrap_or(default)
         };
         let mut working = self.calls.values().filter(|call| call.work);
