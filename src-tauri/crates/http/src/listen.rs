@@ -8,7 +8,7 @@ use gantry_core::{
     wire::{Event, Happening, SessionState, SessionView},
 };
 use gantry_supervisor::Scope;
-use hyper::server::conn::http1;
+use hyper::{Request, body::Incoming, server::conn::http1, service::Service};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
@@ -230,10 +230,13 @@ pub(crate) async fn connection(
     };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_LIMIT);
-    let mut connection =
-        pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    let cut = mcp::Cut::default();
+    let service = OfConnection { routes: TowerToHyperService::new(router), cut: cut.clone() };
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         ended = connection.as_mut() => return note(ended),
+        // With everything that waits for a client that does not read.
+        () = cut.ended() => return,
         () = after(&mut phase, Phase::Running) => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -244,6 +247,23 @@ pub(crate) async fn connection(
     // The streams have ended by now; their last words may still be on the way.
     if let Ok(ended) = tokio::time::timeout(LAST_WORDS, connection).await {
         note(ended);
+    }
+}
+
+/// The routes, told which connection a request comes on.
+struct OfConnection {
+    routes: TowerToHyperService<Router>,
+    cut: mcp::Cut,
+}
+
+impl Service<Request<Incoming>> for OfConnection {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.cut.clone());
+        self.routes.call(request)
     }
 }
 

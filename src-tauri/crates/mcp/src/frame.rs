@@ -4,10 +4,11 @@
 //! them, and a change (another id, another progress token) is a splice of those
 //! ranges: unknown fields, number formats and white space stay as they were.
 
+use crate::ambiguity;
 use bytes::{Bytes, BytesMut};
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{Error as _, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt, ops::Range};
@@ -56,6 +57,7 @@ pub struct Envelope {
     id: Option<Range<usize>>,
     params: Option<Range<usize>>,
     outcome: Option<Range<usize>>,
+    alike: Option<String>,
 }
 
 /// A line that is not a message.
@@ -70,24 +72,64 @@ pub enum FrameError {
 }
 
 /// Only what decides where a message goes. A value of `null` counts as present.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Parts<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
     jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
-    #[serde(default)]
-    method: Option<String>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     error: Option<&'a RawValue>,
+    /// The name of another member that a reader without regard to case would take for one of these.
+    alike: Option<String>,
 }
 
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
+impl<'a> Parts<'a> {
+    /// The names of the members, as they are written.
+    const NAMES: [&'static str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
+    fn of(&mut self, name: &str) -> Option<&mut Option<&'a RawValue>> {
+        Some(match name {
+            "jsonrpc" => &mut self.jsonrpc,
+            "id" => &mut self.id,
+            "method" => &mut self.method,
+            "params" => &mut self.params,
+            "result" => &mut self.result,
+            "error" => &mut self.error,
+            _ => return None,
+        })
+    }
+}
+
+struct PartsVisitor;
+
+impl<'de> Visitor<'de> for PartsVisitor {
+    type Value = Parts<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut parts = Parts::default();
+        while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+            if let Some(part) = parts.of(&name) {
+                if part.replace(value).is_some() {
+                    return Err(A::Error::custom(format_args!("`{name}` is there twice")));
+                }
+            } else if parts.alike.is_none() && ambiguity::is_like_one_of(&name, &Parts::NAMES) {
+                parts.alike = Some(name.into_owned());
+            }
+        }
+        Ok(parts)
+    }
+}
+
+fn parts(line: &[u8]) -> serde_json::Result<Parts<'_>> {
+    let mut from = serde_json::Deserializer::from_slice(line);
+    let parts = from.deserialize_map(PartsVisitor)?;
+    from.end()?;
+    Ok(parts)
 }
 
 impl Envelope {
@@ -97,8 +139,7 @@ impl Envelope {
     /// [`FrameError::NotAMessage`] with the reason.
     pub fn parse(line: Bytes) -> Result<Self, FrameError> {
         let wrong = |why: &str| FrameError::NotAMessage(why.to_owned());
-        let parts: Parts<'_> = serde_json::from_slice(&line)
-            .map_err(|error| FrameError::NotAMessage(error.to_string()))?;
+        let parts = parts(&line).map_err(|error| FrameError::NotAMessage(error.to_string()))?;
         if parts.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
             return Err(wrong("`jsonrpc` is not \"2.0\""));
         }
@@ -108,7 +149,11 @@ impl Envelope {
         {
             return Err(wrong("`id` is neither a string nor a number"));
         }
-        let kind = match (&parts.method, id, parts.result, parts.error) {
+        let method = match parts.method.filter(|method| method.get() != "null") {
+            None => None,
+            Some(raw) => Some(string(raw.get()).ok_or_else(|| wrong("`method` is not a text"))?),
+        };
+        let kind = match (&method, id, parts.result, parts.error) {
             (Some(_), Some(_), None, None) => Kind::Request,
             (Some(_), None, None, None) if parts.id.is_some() => {
                 return Err(wrong("the `id` of a request is null"));
@@ -121,8 +166,8 @@ impl Envelope {
         let at = |raw: &RawValue| span_of(&line, raw.get());
         let (id, params) = (id.map(at), parts.params.map(at));
         let outcome = parts.result.or(parts.error).map(at);
-        let method = parts.method.unwrap_or_default();
-        Ok(Self { kind, method, id, params, outcome, line })
+        let method = method.unwrap_or_default();
+        Ok(Self { kind, method, id, params, outcome, alike: parts.alike, line })
     }
 
     /// What it is.
@@ -148,6 +193,12 @@ impl Envelope {
     /// The `result`, or for [`Kind::Error`] the `error`, as raw JSON.
     pub fn outcome(&self) -> Option<&str> {
         self.text(self.outcome.as_ref())
+    }
+
+    /// The name of a member beside those of JSON-RPC that a reader without regard to case would
+    /// take for one of them.
+    pub(crate) fn alike(&self) -> Option<&str> {
+        self.alike.as_deref()
     }
 
     /// Where the `id` is in `line`.
@@ -258,6 +309,15 @@ pub fn rebuilt(object: Option<&str>, drop: &[&str], set: &[(&str, &str)]) -> Str
         .map(|(name, value)| format!("{}:{value}", serde_json::Value::from(name)))
         .collect();
     format!("{{{}}}", members.join(","))
+}
+
+/// One of our own numbers as others write it: servers are known that give the id `2` back as
+/// `"2"` or `2.0`.
+pub fn number(raw: &str) -> Option<u64> {
+    let text = raw.trim_matches('"');
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let is_plain = !whole.is_empty() && whole.bytes().all(|byte| byte.is_ascii_digit());
+    if is_plain && rest.bytes().all(|byte| byte == b'0') { whole.parse().ok() } else { None }
 }
 
 /// The text of a raw JSON string.

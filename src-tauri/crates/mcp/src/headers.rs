@@ -2,7 +2,7 @@
 //! `basic/transports/streamable-http`): how values are written, and which of a tool's
 //! parameters go into headers of their own.
 
-use crate::{Envelope, frame};
+use crate::{Envelope, ambiguity, frame};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, value::RawValue};
 use std::{borrow::Cow, collections::HashSet};
@@ -70,7 +70,8 @@ pub struct Mirrored {
 /// The parameters of a tool (as `tools/list` has it) that go into headers. None when the
 /// annotations break a rule: such a tool is not to be offered over HTTP.
 pub fn mirrored(tool: &RawValue) -> Vec<Mirrored> {
-    if !tool.get().contains("x-mcp-header") {
+    // What is written with escapes is not found by a quick look.
+    if !tool.get().contains("x-mcp-header") && !tool.get().contains('\\') {
         return Vec::new();
     }
     let schema = frame::field(tool.get(), "inputSchema").unwrap_or("null");
@@ -125,8 +126,11 @@ impl Mirrored {
         serde_json::from_str(raw).ok()
     }
 
-    /// Whether a header says what the body says.
+    /// Whether a header says what the body says, in the one way that it can be read.
     pub fn agrees(&self, arguments: &str, header: Option<&str>) -> bool {
+        if ambiguity::on_path(arguments, &self.path) {
+            return false;
+        }
         match (self.value(arguments), header.map(decode)) {
             (None, None) => true,
             (Some(value), Some(Ok(header))) => {
@@ -190,6 +194,7 @@ mod tests {
         assert!(of("region").agrees(body, Some("=?base64?w6k=?=")));
         assert!(!of("region").agrees(body, Some("e")));
         assert!(!of("region").agrees(body, None));
+        assert!(!of("region").agrees(r#"{"a":"e","a":"f"}"#, Some("e")), "which one?");
         assert!(of("n").agrees(body, Some("42.0")));
         assert!(!of("n").agrees(body, Some("43")));
         assert!(of("flag").agrees(body, None));

@@ -17,6 +17,7 @@
 mod connection;
 mod from_client;
 mod from_server;
+mod levels;
 mod link;
 mod listen;
 mod modern;
@@ -390,8 +391,10 @@ impl Hub {
             .map_err(refuse)?;
         match tokio::time::timeout_at(until, connection::answer(&self.shared, asked)).await {
             Ok(Ok(answer)) => {
-                let outcome = serde_json::from_str(answer.outcome().unwrap_or("null"))
-                    .unwrap_or(serde_json::Value::Null);
+                let outcome = serde_json::from_str(answer.outcome().unwrap_or("null"));
+                let outcome: serde_json::Value = outcome.map_err(|error| {
+                    refuse(format!("the result of `{tool}` cannot be shown: {error}"))
+                })?;
                 if answer.kind() == frame::Kind::Error { Err(outcome) } else { Ok(outcome) }
             }
             Ok(Err(why)) => Err(refuse(why)),

@@ -4,6 +4,7 @@
 
 #![deny(missing_docs)]
 
+pub mod ambiguity;
 pub mod catalogue;
 pub mod filter;
 pub mod frame;

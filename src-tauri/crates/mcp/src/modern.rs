@@ -73,8 +73,9 @@ pub fn version(message: &Envelope) -> Option<String> {
 
 /// The same, where `_meta` was found already.
 pub(crate) fn version_in(meta: &str) -> Option<String> {
-    // A quick look first: most clients are of the older era.
-    if !meta.contains(VERSION) {
+    // A quick look first: most clients are of the older era. What is written with escapes (PHP
+    // escapes every slash) is not found by it.
+    if !meta.contains(VERSION) && !meta.contains('\\') {
         return None;
     }
     frame::field(meta, VERSION).map(|raw| frame::string(raw).unwrap_or_default())
@@ -128,7 +129,7 @@ fn unsupported(asked: &str) -> Malformed {
 
 /// Index of a raw level in [`LEVELS`].
 pub(crate) fn level(raw: &str) -> Option<usize> {
-    let name = raw.strip_prefix('"')?.strip_suffix('"')?;
+    let name = frame::string(raw)?;
     LEVELS.iter().position(|known| *known == name)
 }
 
@@ -200,6 +201,14 @@ mod tests {
         for (meta, wanted) in [
             (
                 r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#,
+                Some("2026-07-28"),
+            ),
+            (
+                r#""_meta":{"io.modelcontextprotocol\/protocolVersion":"2026-07-28"}"#,
+                Some("2026-07-28"),
+            ),
+            (
+                r#""_meta":{"io.modelcontextprotocol/\u0070rotocolVersion":"2026-07-28"}"#,
                 Some("2026-07-28"),
             ),
             (r#""_meta":{"io.modelcontextprotocol/protocolVersion":7}"#, Some("")),

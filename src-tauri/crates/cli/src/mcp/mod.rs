@@ -50,6 +50,10 @@ const PROGRAM: &str = "gantry mcp";
 /// that cannot come about are known at once.
 const LAUNCHING: Duration = Duration::from_millis(50);
 
+/// How long the first message waits for a remote server, which as a rule has introduced itself by
+/// then; a program, which takes longer to start, is introduced by a guess at once.
+const INTRODUCTION: Duration = Duration::from_millis(500);
+
 /// Serves until the end of input or a signal, and returns the program's exit code: 0; 1 when
 /// no server starts or a step of the shutdown failed; 2 for wrong usage.
 ///
@@ -118,6 +122,8 @@ async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
     let supervisor = Supervisor::new(scope.child("processes"), warden_beside_us());
     let (wish, stop) = watch::channel(None);
     let (gate, keepers) = (Gate::default(), scope.child("servers"));
+    let is_remote = |server: &Server| matches!(server.kind, config::Kind::Remote { .. });
+    let introduces_itself = servers.len() == 1 && servers.iter().all(is_remote);
     let mut hubs = Vec::new();
     let mut fates = Vec::new();
     for server in servers {
@@ -137,6 +143,7 @@ async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
         drop(keepers.spawn(name, upstream.keep()));
     }
     let front = front(&hubs, &output, &gate, &scope);
+    let introduced = hubs.first().filter(|_| introduces_itself);
     let shutdown = {
         let (output, scope, supervisor) = (output.clone(), scope.clone(), supervisor.clone());
         let servers = Servers { keepers, supervisor, wish };
@@ -145,7 +152,7 @@ async fn serve(servers: Vec<Server>, ends_when_all_fail: bool) -> u8 {
     };
     let cause = tokio::select! {
         biased;
-        cause = read(input, &*front, &output) => cause,
+        cause = read(input, &*front, &output, introduced) => cause,
         () = signal => Cause::Signal,
         () = output.gone() => {
             if output.fell_behind() {
@@ -236,10 +243,24 @@ fn rest(output: Output, scope: Scope, servers: Servers, gate: Gate) -> Vec<Step>
     vec![written(output), upstreams, tasks]
 }
 
-async fn read(mut input: Input, front: &dyn Front, output: &Output) -> Cause {
+async fn read(
+    mut input: Input,
+    front: &dyn Front,
+    output: &Output,
+    introduced: Option<&Hub>,
+) -> Cause {
+    let mut first = true;
     loop {
         match input.next().await {
-            Ok(Some(Line::Full(line))) => front::take_line(front, output, line),
+            Ok(Some(Line::Full(line))) => {
+                if std::mem::take(&mut first)
+                    && let Some(hub) = introduced
+                {
+                    // What it says of itself is better than a guess, and soon there as a rule.
+                    let _ = tokio::time::timeout(INTRODUCTION, hub.settled()).await;
+                }
+                front::take_line(front, output, line);
+            }
             Ok(Some(Line::TooLong { length, head, tail })) => {
                 complain(&format!(
                     "gantry: mcp: a message of {length} bytes was too long and skipped"

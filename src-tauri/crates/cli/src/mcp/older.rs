@@ -57,6 +57,11 @@ pub(super) async fn carry(
     }
 }
 
+/// Whether the host speaks this transport, as far as that shows within `limit`.
+pub(super) async fn is_there(remote: &Remote, limit: Duration) -> bool {
+    matches!(tokio::time::timeout(limit, Channel::open(remote)).await, Ok(Ok(_)))
+}
+
 /// The way down, open.
 struct Channel {
     response: Response,

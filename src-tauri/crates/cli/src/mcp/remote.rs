@@ -1,11 +1,13 @@
 //! A server behind a URL, as a byte stream like any other: lines in, lines out, over
 //! MCP's streamable HTTP. Messages pass as they are.
 //!
-//! One [`Remote::carry_until`] is one MCP session. What ends it (the host is gone, the session is
-//! unknown to it) ends all calls in flight with that reason; whoever runs it
-//! begins anew. Nothing is sent twice.
+//! One [`Remote::carry_until`] is one MCP session. What ends it (the host is gone) ends all calls
+//! in flight with that reason; whoever runs it begins anew. Nothing is sent twice, but for what a
+//! host did not take because it does not know the session any more: that is sent in a new one.
 
+mod answers;
 mod client;
+mod renew;
 mod streams;
 
 pub(crate) use client::is_loopback;
@@ -24,13 +26,9 @@ use futures::{
 };
 use gantry_mcp::{Envelope, Kind, Line, LineReader, frame, modern};
 use gantry_supervisor::Deadline;
-use reqwest::{
-    Client, Method, RequestBuilder, Response, StatusCode, Url,
-    header::{HeaderMap, HeaderValue},
-};
-use serde_json::{json, value::RawValue};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, header::HeaderMap};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -40,7 +38,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    sync::{Notify, mpsc},
+    sync::{Notify, mpsc, watch},
     time::{Instant, sleep_until},
 };
 
@@ -62,6 +60,12 @@ pub(super) const QUEUE: usize = 64;
 pub(super) const WANTS_SIGN_IN: &str = "needs you to sign in";
 /// Requests of a start, and of the light: somebody waits for an answer to them, be it a refusal.
 const PROMPT: [&str; 4] = ["initialize", "server/discover", "tools/list", "ping"];
+/// A host that has said nothing to the first request for so long is asked for the older transport.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+/// How long it may take to show that it speaks that one.
+const PROBE_LIMIT: Duration = Duration::from_secs(4);
+/// Names the session.
+const SESSION_ID: &str = "mcp-session-id";
 /// Of an error body that is not JSON.
 const SHOWN: usize = 200;
 
@@ -231,6 +235,14 @@ struct Session<'a> {
     open: Mutex<HashMap<String, Open>>,
     /// The first request, when the host may want it by the older transport.
     unwanted: Mutex<Option<Bytes>>,
+    /// `initialize`, to begin again with.
+    first: Mutex<Option<Envelope>>,
+    /// What the host was asked to keep in mind, by what it is about.
+    kept: Mutex<BTreeMap<String, Envelope>>,
+    /// One new session at a time.
+    renewing: tokio::sync::Mutex<()>,
+    /// Changes with each new session.
+    renewed: watch::Sender<u64>,
     annotations: Annotations,
 }
 
@@ -249,6 +261,10 @@ impl<'a> Session<'a> {
             received: Mutex::new(Some(received)),
             open: Mutex::default(),
             unwanted: Mutex::default(),
+            first: Mutex::default(),
+            kept: Mutex::default(),
+            renewing: tokio::sync::Mutex::default(),
+            renewed: watch::Sender::new(0),
             annotations: Annotations::default(),
         }
     }
@@ -278,7 +294,7 @@ impl<'a> Session<'a> {
     }
 
     fn farewell(&self) -> Farewell {
-        let has_session = lock(&self.agreed).contains_key("mcp-session-id");
+        let has_session = lock(&self.agreed).contains_key(SESSION_ID);
         let tokens = self.remote.tokens.as_ref().filter(|_| has_session);
         let token = tokens.and_then(|tokens| tokens.present());
         Farewell(has_session.then(|| {
@@ -329,10 +345,15 @@ impl<'a> Session<'a> {
                 // It travels on another connection and must not arrive before its request.
                 sleep_until(since + AHEAD).await;
             }
+            let session = self.id();
             match tokio::time::timeout(ACCEPT, self.post(&message)).await {
                 Ok(Ok(response)) => {
-                    let wants = self.remote.ends_for_sign_in(response.status());
-                    if let Some(lost) = wants.or_else(|| self.lost(&response)) {
+                    if let Some(lost) = self.remote.ends_for_sign_in(response.status()) {
+                        return lost;
+                    }
+                    if let Some(session) = session.filter(|_| Self::is_unknown(&response))
+                        && let Err(lost) = self.tell_again(&session, &message).await
+                    {
                         return lost;
                     }
                 }
@@ -384,159 +405,6 @@ impl<'a> Session<'a> {
             .header("accept", "application/json, text/event-stream")
             .body(message.line.clone());
         self.remote.send(request, patience_of(message)).await.map_err(reqwest::Error::without_url)
-    }
-
-    /// Whether this answer means that the host does not know our session any more.
-    fn lost(&self, response: &Response) -> Option<Lost> {
-        let has_session = lock(&self.agreed).contains_key("mcp-session-id");
-        (response.status() == StatusCode::NOT_FOUND && has_session)
-            .then(|| "has forgotten its session (HTTP 404)".to_owned())
-    }
-
-    /// One request and everything that comes on its connection.
-    async fn ask(&self, request: &Envelope) -> Result<(), Lost> {
-        let id = request.id().unwrap_or("null");
-        let is_modern = modern::version(request).is_some();
-        if is_modern && request.method() == "subscriptions/listen" {
-            return self.keep_listening(request).await;
-        }
-        let response = match self.post(request).await {
-            Ok(response) => response,
-            Err(error) if error.is_connect() => {
-                return Err(format!("cannot be reached: {}", chain(&error)));
-            }
-            Err(error) => {
-                let why = format!("the connection broke before the answer: {}", chain(&error));
-                return self.fail(id, &why).await;
-            }
-        };
-        // A request without a session says nothing of the session.
-        if let Some(lost) = self.lost(&response).filter(|_| !is_modern) {
-            return Err(lost);
-        }
-        let first = request.method() == "initialize";
-        if first && let Some(session) = response.headers().get("mcp-session-id") {
-            lock(&self.agreed).insert("mcp-session-id", session.clone());
-        }
-        let status = response.status();
-        if let Some(lost) = self.remote.ends_for_sign_in(status) {
-            return Err(lost);
-        }
-        if !status.is_success() {
-            return self.refused(request, response).await;
-        }
-        if let Some(memory) = &self.remote.memory {
-            memory.write(Transport::Streamable);
-        }
-        if is_events(&response) {
-            return self.answer_on_stream(request, response).await;
-        }
-        self.answer_in_body(request, response).await
-    }
-
-    /// An answer that is the whole body of a success.
-    async fn answer_in_body(&self, request: &Envelope, response: Response) -> Result<(), Lost> {
-        let (id, status) = (request.id().unwrap_or("null"), response.status());
-        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
-        let kind = kind.unwrap_or("no content type").to_owned();
-        match client::body(response).await {
-            Ok(body) if body.iter().all(u8::is_ascii_whitespace) => {
-                self.fail(
-                    id,
-                    &format!("answered a request with HTTP {} and nothing else", status.as_u16()),
-                )
-                .await
-            }
-            Ok(body) => {
-                self.agree(request, &body);
-                if self.pass_all(id, body).await? {
-                    return Ok(());
-                }
-                // A page to log in, or a proxy that says what it thinks.
-                let why = format!(
-                    "answered with HTTP {} ({kind}) and no answer to the request",
-                    status.as_u16()
-                );
-                self.fail(id, &why).await
-            }
-            Err(why) => self.fail(id, &why).await,
-        }
-    }
-
-    /// The revision that the server granted goes with every request from now on.
-    fn agree(&self, request: &Envelope, line: &Bytes) {
-        if request.method() == "tools/list" {
-            self.annotations.learn(line);
-        }
-        if request.method() != "initialize" {
-            return;
-        }
-        let version = Envelope::parse(line.clone()).ok().and_then(|answer| {
-            frame::field(answer.outcome()?, "protocolVersion").and_then(frame::string)
-        });
-        if let Some(version) = version.and_then(|version| HeaderValue::from_str(&version).ok()) {
-            lock(&self.agreed).insert("mcp-protocol-version", version);
-        }
-    }
-
-    /// An HTTP status that is no success: the server's own error where there is one.
-    async fn refused(&self, request: &Envelope, response: Response) -> Result<(), Lost> {
-        let id = request.id().unwrap_or("null");
-        let status = response.status();
-        let body = client::body(response).await.unwrap_or_default();
-        let theirs =
-            Envelope::parse(body.clone()).ok().filter(|answer| answer.kind() == Kind::Error);
-        if let Some(error) = theirs.as_ref().and_then(Envelope::outcome) {
-            let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-            return self.pass(line.into()).await;
-        }
-        let text: String = String::from_utf8_lossy(&body).trim().chars().take(SHOWN).collect();
-        let colon = if text.is_empty() { "" } else { ": " };
-        if request.method() == "initialize" && self.remote.may_be_older(status) {
-            *lock(&self.unwanted) = Some(request.line.clone());
-            return Err(format!("answered `initialize` with HTTP {status}{colon}{text}"));
-        }
-        let hint = status.is_redirection().then_some(
-            "; it sends us to another host, where headers with secrets do not go. Give that URL",
-        );
-        let wants = self.remote.tokens.as_ref().is_some_and(|tokens| tokens.is_wanted());
-        let hint =
-            hint.or_else(|| wants.then_some("; it needs you to sign in, see the server in Gantry"));
-        let why = format!("answered HTTP {status}{colon}{text}{}", hint.unwrap_or_default());
-        self.fail(id, &why).await
-    }
-
-    async fn fail(&self, id: &str, why: &str) -> Result<(), Lost> {
-        let message = format!("{why}. The request was not repeated");
-        let data = json!({ "reason": why });
-        self.pass(frame::error(id, frame::UNAVAILABLE, &message, Some(data)).freeze()).await
-    }
-
-    /// One message, or an array of them. Whether the answer to the request `id` was among them.
-    async fn pass_all(&self, id: &str, body: Bytes) -> Result<bool, Lost> {
-        let parts: Vec<Bytes> =
-            if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-                let parts: Vec<Box<RawValue>> = serde_json::from_slice(&body).unwrap_or_default();
-                parts.iter().map(|part| Bytes::from(part.get().to_owned())).collect()
-            } else {
-                vec![body]
-            };
-        let mut is_answered = false;
-        for part in parts {
-            let Ok(message) = Envelope::parse(part) else { continue };
-            let is_answer = matches!(message.kind(), Kind::Result | Kind::Error);
-            // An answer to nothing that was asked here would be taken for another one's.
-            if is_answer && message.id() != Some(id) {
-                continue;
-            }
-            is_answered |= is_answer;
-            self.pass(message.line).await?;
-        }
-        Ok(is_answered)
-    }
-
-    async fn pass(&self, line: Bytes) -> Result<(), Lost> {
-        self.out.send(line).await.map_err(|_| "its connection was closed".to_owned())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{App, conversations::folder_of, words};
 use crate::{
     Error, Result,
-    bridge::unmask,
+    bridge::{SSE, STREAMABLE, unmask},
     session::{NewSession, Prompt},
     wire::*,
 };
@@ -453,6 +453,17 @@ pub(super) fn check_server(name: &str, config: &ServerConfig) -> Result<()> {
                 "config.url: `{name}` needs an address that begins with http:// or https://"
             )))
         }
+        (true, false) => check_transport("config", config.transport.as_deref()),
         _ => Ok(()),
+    }
+}
+
+/// Whether a remote server's transport is one that there is.
+pub(super) fn check_transport(field: &str, transport: Option<&str>) -> Result<()> {
+    match transport {
+        None | Some("" | STREAMABLE | "http" | SSE) => Ok(()),
+        Some(other) => Err(Error::invalid(format!(
+            "{field}.transport: `{other}` is neither `{STREAMABLE}` nor `{SSE}`; leave it out to have it found out"
+        ))),
     }
 }

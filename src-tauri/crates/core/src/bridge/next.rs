@@ -449,6 +449,14 @@ fn backoff(attempt: u32, dice: f64) -> Duration {
     doubled.min(BACKOFF_LONGEST).mul_f64(0.8 + 0.2 * dice.clamp(0.0, 1.0))
 }
 
+/// 0 to 1. Not for secrets.
+pub(super) fn dice() -> f64 {
+    let mut bytes = [0; 2];
+    // Without randomness there is no jitter, that is all.
+    let _ = getrandom::fill(&mut bytes);
+    f64::from(u16::from_le_bytes(bytes)) / f64::from(u16::MAX)
+}
+
 #[cfg(test)]
 #[path = "next_tests.rs"]
 mod tests;

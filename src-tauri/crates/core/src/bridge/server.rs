@@ -9,7 +9,7 @@ mod words;
 
 use super::{
     facts::{Condition, Facts},
-    next::{Effect, Event, Life, Moment, State, Then, next},
+    next::{self, Effect, Event, Life, Moment, State, Then, next},
     process::{Tail, Tree, start_limit},
     registry::{Shared, SlotId},
     sign_in::NEEDED,
@@ -290,7 +290,7 @@ impl Server {
     fn turn(&mut self, event: Event) {
         let at = Moment {
             now: Instant::now(),
-            dice: dice(),
+            dice: next::dice(),
             start_limit: start_limit(&self.config),
             patient: is_remote(&self.config),
         };
@@ -485,20 +485,10 @@ impl Server {
         if changed {
             self.shared.publish(self.id);
         }
+        if before != condition {
+            self.shared.tell_holders(self.id);
+        }
     }
-}
-
-/// Whether a server works on a call of a client.
-fn is_busy(hub: &Hub) -> bool {
-    hub.in_flight() > 0
-}
-
-/// 0 to 1. Not for secrets.
-fn dice() -> f64 {
-    let mut bytes = [0; 2];
-    // Without randomness there is no jitter, that is all.
-    let _ = getrandom::fill(&mut bytes);
-    f64::from(u16::from_le_bytes(bytes)) / f64::from(u16::MAX)
 }
 
 /// Whole milliseconds.

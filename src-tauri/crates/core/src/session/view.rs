@@ -71,7 +71,7 @@ impl Inner {
             engine: self.engine.as_ref().and_then(|engine| {
                 Some(EngineView { pid: engine.pid()?, sessions: deps.engines.members(engine) })
             }),
-            servers: deps.bridge.with_receipts(&self.kept.id, self.readiness.clone()),
+            servers: deps.bridge.as_of_now(&self.kept.id, self.readiness.clone()),
             turn: self.state.running().map(str::to_owned),
             permissions: self.asks.values().map(|open| open.view.clone()).collect(),
             questions: self.questions.values().map(|open| open.view.clone()).collect(),

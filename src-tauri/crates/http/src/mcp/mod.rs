@@ -16,8 +16,10 @@ mod sessions;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 pub use sessions::Sessions;
+pub(crate) use unread::Cut;
 
 use axum::{
     Router,
@@ -30,6 +32,7 @@ use gantry_core::bridge::{Bridge, Endpoint, Unresolved};
 use gantry_mcp::{frame, headers::PROTOCOL_VERSION, revision};
 use session::Session;
 use std::sync::Arc;
+use unread::Lane;
 
 /// The border to whoever owns the servers.
 pub trait Endpoints: Clone + Send + Sync + 'static {
@@ -84,6 +87,8 @@ impl IntoResponse for Refused {
 struct Admitted {
     server: String,
     endpoint: Endpoint,
+    /// The way to the connection of the request.
+    lane: Lane,
 }
 
 impl<E: Endpoints> FromRequestParts<Routes<E>> for Admitted {
@@ -112,7 +117,9 @@ impl<E: Endpoints> FromRequestParts<Routes<E>> for Admitted {
                 Refused(StatusCode::NOT_FOUND, format!("this session has no server `{server}`"))
             }
         })?;
-        Ok(Self { server, endpoint })
+        // The listener puts it there.
+        let cut = parts.extensions.get::<Cut>().cloned().unwrap_or_default();
+        Ok(Self { server, endpoint, lane: routes.sessions.lane(cut) })
     }
 }
 
@@ -181,7 +188,7 @@ async fn get<E: Endpoints>(
         return Err(Refused(StatusCode::NOT_ACCEPTABLE, why.to_owned()));
     }
     let session = admitted.session(&headers, &routes.sessions)?;
-    let messages = session.open_stream();
+    let messages = session.open_stream(&admitted.lane);
     Ok(stream::events(None, messages, None, None))
 }
 

@@ -5,9 +5,10 @@
 
 use super::{
     Admitted, Endpoints, Routes, SESSION_ID,
-    post::{SILENT_START, json},
+    post::{SILENT_START, json, refusal},
     sessions::Visit,
     stream::{self, Held},
+    unread::Mail,
 };
 use axum::{
     http::{HeaderMap, StatusCode},
@@ -21,6 +22,7 @@ use gantry_mcp::{
     },
     headers, modern, revision,
 };
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Whether a message is to be taken as one of this revision: it names one in its `_meta`, or
@@ -70,9 +72,11 @@ pub(super) async fn serve<E: Endpoints>(
     let is_listen = message.method() == "subscriptions/listen";
     let visit = routes.sessions.enter(endpoint.session.clone(), is_listen);
     let label = endpoint.session.as_deref().unwrap_or("mcp");
-    let (client, answers) = endpoint.hub.attach(label);
+    let (mailbox, answers) = gantry_mcp::mailbox();
+    let mail = Arc::new(Mail { mailbox, lane: admitted.lane.clone() });
+    let client = endpoint.hub.attach_to(label, mail);
     if let Err(line) = client.send_parsed(message) {
-        return json(StatusCode::SERVICE_UNAVAILABLE, line);
+        return refusal(line);
     }
     answer(client, visit, answers, is_listen.then_some(id)).await
 }

@@ -4,7 +4,9 @@ use super::{
     Admitted, Endpoints, Refused, Routes, SESSION_ID, accepts, modern,
     session::{Connection, NotTaken, Session, connection},
     stream,
+    unread::Lane,
 };
+use crate::body::{self, BodyProblem};
 use axum::{
     body::Body,
     extract::State,
@@ -16,10 +18,8 @@ use gantry_mcp::{
     Envelope, Kind, ToClient,
     frame::{self, INVALID_REQUEST, PARSE_ERROR},
 };
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::value::RawValue;
 use std::{sync::Arc, time::Duration};
-use tokio::sync::mpsc;
 
 /// Contract: bodies on `/mcp` up to 32 MiB.
 const BODY_LIMIT: usize = 32 * 1024 * 1024;
@@ -56,7 +56,10 @@ async fn take<E: Endpoints>(
         let why = "`Accept` must include both application/json and text/event-stream";
         return Err(Refused(StatusCode::NOT_ACCEPTABLE, why.to_owned()));
     }
-    let body = read(headers, body).await?;
+    let body = match read(headers, body).await {
+        Ok(body) => body,
+        Err(response) => return Ok(response),
+    };
     let messages = match messages(body) {
         Ok(messages) => messages,
         Err(line) => return Ok(json(StatusCode::BAD_REQUEST, line)),
@@ -71,35 +74,35 @@ async fn take<E: Endpoints>(
         && message.method() == "initialize"
     {
         let session = routes.sessions.begin(&admitted.server, &admitted.endpoint);
-        let mut response = carry(&session, messages).await?;
+        let mut response = carry(&session, messages, &admitted.lane).await?;
         if let Ok(id) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(SESSION_ID, id);
         }
         return Ok(response);
     }
     let session = admitted.session(headers, &routes.sessions)?;
-    carry(&session, messages).await
+    carry(&session, messages, &admitted.lane).await
 }
 
-async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Refused> {
-    let too_large = || {
-        let why = format!("the body is larger than {BODY_LIMIT} bytes");
-        Refused(StatusCode::PAYLOAD_TOO_LARGE, why)
-    };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if announced
-        .and_then(|length| length.parse().ok())
-        .is_some_and(|length: usize| length > BODY_LIMIT)
-    {
-        return Err(too_large());
-    }
-    match Limited::new(body, BODY_LIMIT).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => {
-            Err(Refused(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}")))
+/// Reads the body. What is left of one that is too large is read and thrown away, so that its
+/// sender gets to read why.
+async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+    let (status, why) = match body::read(headers, body, BODY_LIMIT).await {
+        Ok(body) => return Ok(body),
+        Err(BodyProblem::TooLarge) => {
+            (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {BODY_LIMIT} bytes"))
         }
-    }
+        Err(BodyProblem::Slow) => {
+            (StatusCode::REQUEST_TIMEOUT, "the body took longer than a minute".to_owned())
+        }
+        Err(BodyProblem::Broken) => {
+            (StatusCode::BAD_REQUEST, "the body could not be read to its end".to_owned())
+        }
+    };
+    let mut response = Refused(status, why).into_response();
+    // There may be more of it than was thrown away: nothing else can follow on this connection.
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    Err(response)
 }
 
 /// The messages of a body: one, or (revision 2025-03-26) an array of several.
@@ -132,8 +135,12 @@ fn messages(body: Bytes) -> Result<Vec<Envelope>, Bytes> {
 }
 
 /// Hands the messages to the server and gives back what answers them.
-async fn carry(session: &Arc<Session>, messages: Vec<Envelope>) -> Result<Response, Refused> {
-    let (connection, mut answers) = connection();
+async fn carry(
+    session: &Arc<Session>,
+    messages: Vec<Envelope>,
+    lane: &Lane,
+) -> Result<Response, Refused> {
+    let (connection, mut answers) = connection(lane);
     let batch = messages.len() > 1;
     let mut open = 0;
     for message in messages {
@@ -141,7 +148,7 @@ async fn carry(session: &Arc<Session>, messages: Vec<Envelope>) -> Result<Respon
             open += 1;
             ask(session, message, &connection);
         } else if let Err(line) = session.client.send_parsed(message) {
-            return Ok(json(StatusCode::SERVICE_UNAVAILABLE, line));
+            return Ok(refusal(line));
         }
     }
     // From here on the session holds the only sending ends: when it hangs up, this ends.
@@ -178,14 +185,24 @@ fn ask(session: &Session, message: Envelope, connection: &Connection) {
     }
 }
 
-fn send(connection: &mpsc::Sender<ToClient>, message: ToClient) {
+fn send(connection: &Connection, message: ToClient) {
     // Only a batch of more refusals than the queue is long could fill it.
     let _ = connection.try_send(message);
 }
 
+/// Not 404, which says that a request was not taken: whoever gets that sends it once more.
 fn ended() -> Refused {
-    let why = "the MCP session ended during the request";
-    Refused(StatusCode::NOT_FOUND, why.to_owned())
+    let why = "the MCP session ended during the request; whether it took effect is not known";
+    Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
+}
+
+/// What the server was not told, and why.
+pub(super) fn refusal(line: Bytes) -> Response {
+    let message = Envelope::parse(line.clone()).ok();
+    let code = message.as_ref().and_then(Envelope::outcome);
+    let code = code.and_then(|error| frame::field(error, "code")?.parse().ok());
+    let invalid = code == Some(INVALID_REQUEST);
+    json(if invalid { StatusCode::BAD_REQUEST } else { StatusCode::SERVICE_UNAVAILABLE }, line)
 }
 
 pub(super) fn json(status: StatusCode, line: Bytes) -> Response {

@@ -1,5 +1,6 @@
 //! One MCP session: which message goes to which open connection of its client.
 
+use super::unread::Lane;
 use gantry_mcp::{Client, Full, Hub, Meter, Outlet, ToClient, outlet};
 use std::{
     collections::{HashMap, VecDeque},
@@ -9,6 +10,8 @@ use tokio::{sync::mpsc, time::Instant};
 
 /// Messages kept for a client that has no stream open now.
 const BACKLOG: usize = 256;
+/// The same in bytes: most clients never open one.
+const BACKLOG_BYTES: usize = 1024 * 1024;
 
 /// One MCP session of one client with one server.
 pub(super) struct Session {
@@ -30,9 +33,9 @@ struct Switch {
 struct Connections {
     /// Requests without a response yet, by raw id. `None`: the connection is gone, which in
     /// these revisions does not cancel the request.
-    requests: HashMap<String, Option<mpsc::Sender<ToClient>>>,
+    requests: HashMap<String, Option<Connection>>,
     /// Streams for everything else, newest last.
-    streams: Vec<mpsc::Sender<ToClient>>,
+    streams: Vec<Connection>,
     backlog: VecDeque<ToClient>,
     used: Instant,
     /// Nothing is delivered any more; a request that comes just now must not wait for ever.
@@ -58,7 +61,9 @@ impl Outlet for Switch {
     fn deliver(&self, mut message: ToClient) -> Result<(), Full> {
         let Ok(line) = self.meter.admit(message.line) else {
             // The client leaves too much unread. Its connections end, the session stays.
-            self.lines().hang_up();
+            let mut lines = self.lines();
+            lines.connections().for_each(|connection| connection.lane.end());
+            lines.hang_up();
             return Ok(());
         };
         message.line = line;
@@ -113,10 +118,19 @@ impl Connections {
         if self.backlog.iter().any(|kept| kept.line == message.line) {
             return;
         }
-        if self.backlog.len() >= BACKLOG {
+        self.backlog.push_back(message);
+        let bytes = |backlog: &VecDeque<ToClient>| -> usize {
+            backlog.iter().map(|kept| kept.line.len()).sum()
+        };
+        while self.backlog.len() > BACKLOG
+            || (self.backlog.len() > 1 && bytes(&self.backlog) > BACKLOG_BYTES)
+        {
             self.backlog.pop_front();
         }
-        self.backlog.push_back(message);
+    }
+
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.streams.iter().chain(self.requests.values().flatten())
     }
 
     fn hang_up(&mut self) {
@@ -138,10 +152,39 @@ fn id_of(message: &ToClient) -> String {
 }
 
 /// The sending end of one connection's queue.
-pub(super) type Connection = mpsc::Sender<ToClient>;
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    queue: mpsc::Sender<ToClient>,
+    lane: Lane,
+}
 
-pub(super) fn connection() -> (Connection, mpsc::Receiver<ToClient>) {
-    mpsc::channel(outlet::MAILBOX_MESSAGES)
+impl Connection {
+    /// Queues a message, when there is room for it.
+    pub fn try_send(&self, message: ToClient) -> Result<(), mpsc::error::TrySendError<ToClient>> {
+        use mpsc::error::TrySendError::{Closed, Full};
+        let whole = message.line.clone();
+        // Counted for this connection only if it is this one that takes it.
+        let uncounted = |message| ToClient { line: whole, ..message };
+        match self.lane.admit(message.line.clone()) {
+            Ok(line) => {
+                let sent = self.queue.try_send(ToClient { line, ..message });
+                sent.map_err(|error| match error {
+                    Full(message) => Full(uncounted(message)),
+                    Closed(message) => Closed(uncounted(message)),
+                })
+            }
+            Err(_) => Err(Full(message)),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+}
+
+pub(super) fn connection(lane: &Lane) -> (Connection, mpsc::Receiver<ToClient>) {
+    let (queue, receiver) = mpsc::channel(outlet::MAILBOX_MESSAGES);
+    (Connection { queue, lane: lane.clone() }, receiver)
 }
 
 impl Session {
@@ -183,8 +226,8 @@ impl Session {
     }
 
     /// A stream for what concerns no request, beginning with what waited for one.
-    pub fn open_stream(&self) -> mpsc::Receiver<ToClient> {
-        let (sender, receiver) = connection();
+    pub fn open_stream(&self, lane: &Lane) -> mpsc::Receiver<ToClient> {
+        let (sender, receiver) = connection(lane);
         let mut lines = self.switch.lines();
         lines.used = Instant::now();
         for message in std::mem::take(&mut lines.backlog) {

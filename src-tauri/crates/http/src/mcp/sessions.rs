@@ -1,6 +1,10 @@
 //! All MCP sessions, and when they end.
 
-use super::{Endpoint, session::Session};
+use super::{
+    Endpoint,
+    session::Session,
+    unread::{Cut, Lane, Unread},
+};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{
@@ -28,6 +32,7 @@ pub struct Sessions {
 #[derive(Default)]
 struct Inner {
     table: Mutex<Table>,
+    unread: Unread,
     closed: AtomicBool,
 }
 
@@ -86,6 +91,11 @@ impl Sessions {
         for session in sessions.values() {
             session.end();
         }
+    }
+
+    /// The way to a connection.
+    pub(super) fn lane(&self, cut: Cut) -> Lane {
+        self.inner.unread.lane(cut)
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -39,6 +39,14 @@ const RELIST: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often it is doubled: to about a minute.
 const AGAIN_DOUBLED: u32 = 6;
+/// A change that is told so soon after a list may be the list's own doing.
+const CALM: Duration = Duration::from_secs(1);
+/// How many such changes in a row are followed at once.
+const HASTY: u32 = 8;
+/// Before the next list of a server that goes on so, doubled up to [`HASTE_DOUBLED`] times.
+const HASTE: Duration = Duration::from_millis(50);
+/// To about three seconds.
+const HASTE_DOUBLED: u32 = 6;
 /// How long a server that refused `initialize` may take to say that it is of the other era.
 const DISCOVER: Duration = Duration::from_secs(5);
 /// Noise lines that are logged per connection.
@@ -187,16 +195,25 @@ async fn keep(shared: &Arc<Shared>, generation: u64, refetch: &Notify) -> String
     let server = &shared.options.name;
     let (ms, tools) = (begun.elapsed().as_millis(), shared.act(|state, _| state.tool_count()));
     tracing::debug!(server, generation, tools, ms, "ready");
-    let mut faults = 0;
+    let (mut faults, mut hasty) = (0, 0_u32);
+    let mut listed = None::<Instant>;
     loop {
         // It says only once that they changed: what went wrong is tried again.
         let again = AGAIN * 2_u32.pow(faults.min(AGAIN_DOUBLED));
         if faults == 0 {
             refetch.notified().await;
+            // One that says after every list that it changed would be listed without end.
+            let is_hasty = listed.is_some_and(|listed| listed.elapsed() < CALM);
+            hasty = if is_hasty { hasty.saturating_add(1) } else { 0 };
+            if let Some(more) = hasty.checked_sub(HASTY) {
+                tokio::time::sleep(HASTE * 2_u32.pow(more.min(HASTE_DOUBLED))).await;
+            }
         } else if tokio::time::timeout(again, refetch.notified()).await.is_ok() {
             tracing::debug!(server, "its tools changed once more");
         }
-        match relisted(shared, generation).await {
+        let list = relisted(shared, generation).await;
+        listed = Some(Instant::now());
+        match list {
             Ok(pages) => {
                 faults = 0;
                 shared.fault.send_if_modified(|fault| fault.take().is_some());
@@ -402,7 +419,7 @@ impl super::State {
             let id = id.to_string();
             ends.iter().any(|end| {
                 end.match_indices("\"id\"").any(|(at, key)| {
-                    let rest = end[at + key.len()..].trim_start_matches([' ', ':']);
+                    let rest = end[at + key.len()..].trim_start_matches([' ', ':', '"']);
                     rest.strip_prefix(id.as_str())
                         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
                 })

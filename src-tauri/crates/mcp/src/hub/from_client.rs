@@ -9,7 +9,7 @@ use super::{
     },
 };
 use crate::{
-    Envelope, Kind,
+    Envelope, Kind, ambiguity,
     frame::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNAVAILABLE},
     modern::{self, Context, LEVELS},
     revision,
@@ -40,6 +40,10 @@ impl State {
         if !self.clients.contains_key(&key) {
             let why = "this client was detached as it did not read its messages; connect again";
             return Err(frame::error(id, UNAVAILABLE, why, None).freeze());
+        }
+        if let Some(why) = ambiguity::of(&message) {
+            let why = format!("{why}; nothing was passed on");
+            return Err(frame::error(id, INVALID_REQUEST, &why, None).freeze());
         }
         match message.kind() {
             Kind::Request => {
@@ -132,9 +136,11 @@ impl State {
             let has_roots = client.abilities.contains("roots");
             if has_roots && std::mem::take(&mut self.roots_wanted) && !self.is_modern_only() {
                 // The server asked before anybody could answer; now it is worth asking again.
+                self.roots_news = Some(key);
                 self.write(frame::notification("notifications/roots/list_changed", None));
             }
         }
+        self.level_again();
         let id = message.id().unwrap_or("null");
         let Some(known) = &self.known else {
             let name = json!({ "name": self.name, "version": env!("CARGO_PKG_VERSION") });
@@ -242,7 +248,11 @@ impl State {
         if self.filter.is_open() {
             return None;
         }
-        let name = message.param(&["name"]).and_then(frame::string)?;
+        let Some(name) = message.param(&["name"]).and_then(frame::string) else {
+            // Not to be judged, and a lenient server may make a name of it all the same.
+            let why = "`name`, which says which tool is called, is not a text";
+            return Some(json!({ "code": INVALID_PARAMS, "message": why }));
+        };
         (!self.filter.passes(&name)).then(|| refusal(&self.name, &name))
     }
 
@@ -379,12 +389,19 @@ impl State {
                 };
                 self.cancel_with(key, request, notice, effects);
             }
+            // Nobody waits for an answer, but a lenient server may carry it out.
+            "tools/call" if self.refused_tool(message).is_some() => {
+                tracing::debug!(server = %self.name, "a notification calls a tool that is switched off");
+            }
             _ => {
                 // A server that is not there yet asks anew when it is; one that knows no
                 // `initialize` takes no other notification.
                 if matches!(&self.link, Link::Up(upstream) if upstream.ready)
                     && !self.is_modern_only()
                 {
+                    if message.method() == "notifications/roots/list_changed" {
+                        self.roots_news = Some(key);
+                    }
                     self.write(frame::splice(&message.line, &mut []));
                 }
             }
@@ -393,7 +410,7 @@ impl State {
 
     /// The answer to something the server asked of this client.
     fn answer(&mut self, key: ClientKey, message: &Envelope, now: Instant, effects: &mut Effects) {
-        let ours = message.id().and_then(|id| id.parse::<u64>().ok());
+        let ours = message.id().and_then(frame::number);
         let asked = ours.filter(|ours| self.asked.get(ours).is_some_and(|asked| asked.key == key));
         let Some((asked, span)) =
             asked.and_then(|ours| self.asked.remove(&ours)).zip(message.id_span())

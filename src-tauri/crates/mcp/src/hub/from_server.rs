@@ -1,6 +1,7 @@
 //! What the server says: whose it is, and under which id.
 
 use super::{
+    levels::USUAL_LEVEL,
     rounds,
     state::{Answer, Asked, Caller, ClientKey, Effects, Link, OPEN_REQUESTS, State},
 };
@@ -45,7 +46,7 @@ impl State {
     }
 
     fn response(&mut self, message: Envelope, now: Instant, effects: &mut Effects) {
-        let ours = message.id().and_then(|id| id.parse::<u64>().ok());
+        let ours = message.id().and_then(frame::number);
         let Some((ours, call)) = ours.and_then(|ours| Some((ours, self.calls.remove(&ours)?)))
         else {
             // Late, twice, or never asked for: nobody waits for it.
@@ -98,7 +99,10 @@ impl State {
             self.write(frame::error(id, INTERNAL_ERROR, why, None));
             return;
         }
-        let Some((key, concerning)) = self.who_answers(message, ability) else {
+        let announced = if ability == Some("roots") { self.roots_news.take() } else { None };
+        let announced = announced.filter(|key| self.can(*key, ability)).map(|key| (key, None));
+        let Some((key, concerning)) = announced.or_else(|| self.who_answers(message, ability))
+        else {
             self.roots_wanted |= ability == Some("roots");
             let why = self.note_refusal(message.method(), ability);
             self.write(frame::error(id, METHOD_NOT_FOUND, &why, None));
@@ -132,7 +136,7 @@ impl State {
         }
         if let Some(owner) = message
             .param(&["_meta", "progressToken"])
-            .and_then(|token| token.parse::<u64>().ok())
+            .and_then(frame::number)
             .and_then(|token| self.token_owner(token))
         {
             return self.can(owner.0, ability).then_some((owner.0, owner.1));
@@ -180,7 +184,7 @@ impl State {
     fn progress(&mut self, message: &Envelope, effects: &mut Effects) {
         let Some(raw) = message.param(&["progressToken"]) else { return };
         let Some((key, concerning, token)) =
-            raw.parse::<u64>().ok().and_then(|token| self.token_owner(token))
+            frame::number(raw).and_then(|token| self.token_owner(token))
         else {
             return;
         };
@@ -198,7 +202,7 @@ impl State {
                 return false;
             };
             // Who never chose must not be flooded because somebody else did.
-            let default = if somebody_chose { 1 } else { 0 };
+            let default = if somebody_chose { USUAL_LEVEL } else { 0 };
             severity >= client.level.unwrap_or(default)
         };
         let mut working = self.calls.values().filter(|call| call.work);

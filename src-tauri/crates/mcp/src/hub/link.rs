@@ -74,6 +74,7 @@ impl State {
                 self.deliver(asked.key, line, asked.concerning, false, effects);
             }
             self.change = None;
+            self.roots_news = None;
         }
         if !starting {
             for held in std::mem::take(&mut self.held) {

@@ -7,7 +7,6 @@
 use super::state::{Answer, Call, Caller, ClientKey, Effects, ForModern, Link, Speech, State};
 use crate::{
     Envelope, Kind,
-    catalogue::declares,
     frame::{self, INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY},
     modern::{self, Context, LEVELS, REMOVED},
     revision,
@@ -190,19 +189,6 @@ impl State {
         set.extend(level.as_deref().map(|level| (modern::LOG_LEVEL, level)));
         set.extend(token);
         frame::with_meta(message, &frame::rebuilt(meta, &[], &set))
-    }
-
-    /// Has an older server log what a request of this revision wants to hear.
-    pub fn lower_level(&mut self, level: Option<usize>) {
-        let Some(level) = level else { return };
-        let logs = self
-            .known
-            .as_ref()
-            .is_some_and(|known| declares(&known.catalogue.initialize, "logging"));
-        if logs && self.told_level.is_none_or(|told| told > level) {
-            self.told_level = Some(level);
-            self.tell("logging/setLevel", &json!({ "level": LEVELS[level] }).to_string());
-        }
     }
 
     /// A request that an older client makes of a server of this revision, which has no such

@@ -249,6 +249,8 @@ pub(super) struct State {
     pub change: Option<Bytes>,
     /// The server asked for roots when no client had any.
     pub roots_wanted: bool,
+    /// Whose roots changed: the server's next question for roots is meant for it.
+    pub roots_news: Option<ClientKey>,
     /// The severity that the server was told; index into [`LEVELS`].
     pub told_level: Option<usize>,
     next: u64,
@@ -289,6 +291,7 @@ impl State {
             receipts: Receipts { counts: HashMap::new(), order: VecDeque::new() },
             change: None,
             roots_wanted: false,
+            roots_news: None,
             told_level: None,
             next: 1,
             sequence: 0,
@@ -341,11 +344,6 @@ impl State {
     pub fn unavailable(&self, id: &str, why: &str) -> BytesMut {
         let message = self.why_not_ready();
         frame::error(id, UNAVAILABLE, &message, Some(json!({ "server": self.name, "reason": why })))
-    }
-
-    pub fn lowest_level(&self) -> Option<usize> {
-        let clients = self.clients.values().filter_map(|client| client.level);
-        clients.chain(self.calls.values().filter_map(|call| call.log_level().flatten())).min()
     }
 
     /// How the present server is spoken to.
@@ -461,6 +459,9 @@ impl State {
             self.abandon(id, why);
         }
         self.held.retain(|held| held.key != key);
+        if client.level.is_some() {
+            self.level_again();
+        }
         self.retired.retain(|(_, owner, _)| *owner != key);
         let open: Vec<u64> = self
             .asked

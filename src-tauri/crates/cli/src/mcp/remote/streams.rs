@@ -115,7 +115,10 @@ impl Session<'_> {
     pub(super) async fn listen(&self) -> Lost {
         self.established.notified().await;
         let (mut breaks, mut last_id) = (0, None::<String>);
+        let mut renewed = self.renewed.subscribe();
         loop {
+            renewed.mark_unchanged();
+            let session = self.id();
             let mut request = self.request(Method::GET).header("accept", "text/event-stream");
             if let Some(last) = &last_id {
                 request = request.header("last-event-id", last);
@@ -124,14 +127,26 @@ impl Session<'_> {
             let sent = self.remote.send(request, Patience::Quiet).await;
             match sent.map_err(reqwest::Error::without_url) {
                 Ok(response) => {
-                    if let Some(lost) = self.lost(&response) {
-                        return lost;
+                    if let Some(session) = session.filter(|_| Self::is_unknown(&response)) {
+                        if let Err(lost) = self.renew(&session).await {
+                            return lost;
+                        }
+                        last_id = None;
+                        continue;
                     }
                     if !response.status().is_success() || !is_events(&response) {
                         // It offers none (405), which the protocol allows.
                         return std::future::pending().await;
                     }
-                    match self.hear(response, &mut events).await {
+                    let heard = tokio::select! {
+                        heard = self.hear(response, &mut events) => heard,
+                        // This one belongs to the old session.
+                        _ = renewed.changed() => {
+                            last_id = None;
+                            continue;
+                        }
+                    };
+                    match heard {
                         Ok(0) => breaks += 1,
                         Ok(_) => breaks = 0,
                         Err(lost) => return lost,

@@ -1,6 +1,7 @@
 //! The pieces of `gantry mcp` together: scripted servers behind hubs, a client in front.
 
 mod aggregate;
+mod forgetful;
 mod modern;
 mod odd_hosts;
 mod older;

@@ -82,6 +82,11 @@ impl Host {
         let address = listener.local_addr().expect("an address");
         let routes = Router::new()
             .route("/sse", routing::get(Self::stream).post(Self::nothing_here))
+            .route(
+                "/hangs",
+                routing::get(Self::stream)
+                    .post(async || std::future::pending::<StatusCode>().await),
+            )
             .route("/messages", routing::post(Self::message))
             .with_state(self.clone());
         run(async move { axum::serve(listener, routes).await.expect("serves") });
@@ -124,6 +129,17 @@ async fn ready(hub: &Hub) {
     let mut phase = hub.phase();
     let ready = phase.wait_for(|phase| matches!(phase, Phase::Ready { .. }));
     tokio::time::timeout(BOUND, ready).await.expect("in time").expect("alive");
+}
+
+/// The address of its stream takes a message and never answers.
+#[tokio::test]
+async fn it_is_found_out_though_the_first_request_hangs() {
+    let (host, near) = (Host::default(), hub("near"));
+    let url = format!("{}/hangs", host.listen().await);
+    let over = connect(&near, &url, Transport::Detect);
+    ready(&near).await;
+    assert_eq!(near.catalogue().expect("ready").tools.len(), 1);
+    drop(over);
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! `context_servers` of a chat request, read leniently: back ends write them in
 //! several dialects. What we do not know is kept.
 
-use super::{super::words, proxy};
+use super::{
+    super::{commands::check_transport, words},
+    proxy,
+};
 use crate::{Error, Result, bridge::ServerSpec, wire::ServerConfig};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -255,6 +258,9 @@ fn config(fields: &Map<String, Value>, field: &str) -> Result<ServerConfig> {
         )
     {
         *transport = "streamable-http".into();
+    }
+    if plain.contains_key("url") {
+        check_transport(field, plain.get("transport").and_then(Value::as_str))?;
     }
     serde_json::from_value(Value::Object(plain))
         .map_err(|error| Error::invalid(format!("{field}: {error}")))

@@ -187,6 +187,18 @@ fn two_servers_with_one_name_are_told_apart() {
 }
 
 #[test]
+fn a_transport_that_there_is_not_is_refused() {
+    let why = message(json!({"far": {"url": "https://x/mcp", "transport": "bogus"}}));
+    assert!(why.contains("far.transport") && why.contains("`bogus`"), "{why}");
+    for (transport, wanted) in [("http", "streamable-http"), ("sse", "sse")] {
+        let config = one(json!({"far": {"url": "https://x/mcp", "transport": transport}}));
+        assert_eq!(config.transport.as_deref(), Some(wanted));
+    }
+    // Of a program it means nothing.
+    one(json!({"near": {"command": "x", "transport": "stdio"}}));
+}
+
+#[test]
 fn uvx_becomes_uv_tool_run_only_where_uv_stands_alone() {
     let entry = || json!({"f": {"command": "uvx", "args": ["mcp-server-fetch"]}});
     let with = |has: &'static dyn Fn(&str) -> bool| {

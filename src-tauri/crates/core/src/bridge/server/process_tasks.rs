@@ -24,9 +24,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A server counts as "starting at the same time as others" at most this long,
-/// so that one that says nothing keeps no other from starting.
-const CROWD: Duration = Duration::from_secs(2);
+/// A server counts as "starting at the same time as others" at most this long: the bound is for
+/// what a start costs the processor at its begin, and one that says nothing must not keep others
+/// from starting.
+const CROWD: Duration = Duration::from_millis(250);
 /// How often it is looked at what a server does while it is starting.
 const LOOK: Duration = Duration::from_secs(1);
 /// After so long without a word a start is worth a remark.
@@ -259,7 +260,8 @@ impl Server {
                 answer = hub.ping(PING_LIMIT) => answer.is_ok(),
                 () = over.cancelled() => return,
             };
-            let busy = !answered && super::is_busy(&hub);
+            // One that works on a call may have no time for a ping.
+            let busy = !answered && hub.in_flight() > 0;
             let _ = sender.send(Input::Report(Event::Pong { generation, answered, busy }));
         });
     }

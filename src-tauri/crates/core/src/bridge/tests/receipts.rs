@@ -87,6 +87,8 @@ async fn a_receipt_belongs_to_one_agent_and_says_what_it_saw() {
         ready.into_iter().map(|server| server.fetched).collect::<Vec<_>>()
     };
     assert_eq!(receipts("a").await, [None, None]);
+    // Until here it heard of the servers' states.
+    heard.lock().unwrap().clear();
     tools_seen(fixture.endpoint("a", "x").unwrap()).await;
     assert_eq!(receipts("a").await, [Some(2), None]);
     assert_eq!(receipts("b").await, [None, None]);
@@ -103,5 +105,44 @@ async fn a_receipt_belongs_to_one_agent_and_says_what_it_saw() {
     tools_seen(fixture.endpoint("b", "x").unwrap()).await;
     assert_eq!(receipts("a").await, [None, None]);
     assert_eq!(receipts("b").await, [Some(1), None]);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_session_was_told_is_brought_up_to_date() {
+    let fixture = Fixture::new();
+    let heard = Arc::new(std::sync::Mutex::new(0));
+    let ear = heard.clone();
+    fixture.bridge.on_receipt(move |session| {
+        assert_eq!(session, "s");
+        *ear.lock().unwrap() += 1;
+    });
+    let servers = vec![
+        spec("late", "delay=3000"),
+        spec_with("bad", "silent", json!({ "startTimeoutMs": 2000 })),
+    ];
+    fixture.bridge.lease("s", Some(servers)).await;
+    let told = fixture.bridge.ready("s", Deadline::after(Duration::from_secs(1))).await;
+    let now = || {
+        let now = fixture.bridge.as_of_now("s", told.clone());
+        now.into_iter().map(|server| (server.state, server.tools)).collect::<Vec<_>>()
+    };
+    let starting = (ReadinessState::Starting, 0);
+    assert_eq!(now(), [starting, starting]);
+    let before = *heard.lock().unwrap();
+    fixture.until("late", |view| view.state == ServerState::Ready).await;
+    fixture.until("bad", |view| view.state == ServerState::Failed).await;
+    assert_eq!(now(), [(ReadinessState::Ready, 2), (ReadinessState::Failed, 0)]);
+    assert!(*heard.lock().unwrap() >= before + 2);
+    let late = fixture.bridge.as_of_now("s", told.clone()).remove(0);
+    assert!((3000..4000).contains(&late.ms) && late.error.is_none(), "{late:?}");
+    tools_seen(fixture.endpoint("s", "late").unwrap()).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(fixture.bridge.as_of_now("s", told.clone())[0].fetched, Some(2));
+    // What was told at the time of the prompt stays for those who keep that.
+    assert_eq!(fixture.bridge.with_receipts("s", told.clone())[0].state, ReadinessState::Starting);
+    fixture.world.crash("late");
+    fixture.until("late", |view| view.state == ServerState::Restarting).await;
+    assert_eq!(now()[0].0, ReadinessState::Starting);
     fixture.close().await;
 }

@@ -69,6 +69,58 @@ async fn bodies_that_are_no_message_get_the_right_error() {
     assert_eq!(answer.status, 413);
 }
 
+/// Who writes all of it before it reads has to get the answer, not a broken connection.
+#[tokio::test]
+async fn a_body_that_is_too_large_is_taken_to_its_end() {
+    const SIZE: usize = 48 << 20;
+    let site = Site::open().await;
+    let address = site.base.trim_start_matches("http://").trim_end_matches("/mcp/").to_owned();
+    let mut stream = tokio::net::TcpStream::connect(&address).await.expect("connects");
+    let head = format!(
+        "POST /mcp/main HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Type: application/json\r\nContent-Length: {SIZE}\r\n\r\n"
+    );
+    let answer = async {
+        stream.write_all(head.as_bytes()).await.expect("it reads the head");
+        for _ in 0..SIZE >> 20 {
+            stream.write_all(&vec![b' '; 1 << 20]).await.expect("it reads the body");
+        }
+        let mut answer = String::new();
+        tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer)
+            .await
+            .expect("it answers");
+        answer
+    };
+    let answer = tokio::time::timeout(BOUND, answer).await.expect("in time");
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(answer.contains("33554432 bytes"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_can_be_read_in_two_ways_is_refused() {
+    let mut site = Site::open().await;
+    let session = site.begin("main").await;
+    while site.seen.try_recv().is_ok() {}
+    let meta = r#""_meta":{"io.modelcontextprotocol\/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let twice = |meta: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{meta}"name":"x","name":"y"}}}}"#
+        )
+    };
+    let old = site.request("POST", "main").header("mcp-session-id", &session);
+    let old = site.answer(old.body(Full::from(twice(""))).expect("a request")).await;
+    assert_eq!(old.json()["error"]["code"], -32600);
+    let new = site
+        .request("POST", "main")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "x");
+    let text = twice(&format!("{meta},"));
+    let new = site.answer(new.body(Full::from(text)).expect("a request")).await;
+    assert_eq!((new.status, &new.json()["error"]["code"]), (400, &json!(-32600)));
+    assert!(site.seen.try_recv().is_err(), "the server saw nothing of it");
+}
+
 #[tokio::test]
 async fn other_methods_names_and_routes() {
     let site = Site::open().await;

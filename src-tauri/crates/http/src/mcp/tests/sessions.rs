@@ -21,7 +21,7 @@ async fn a_session_ends_by_delete_and_its_calls_are_cancelled() {
         assert_eq!(cancel["params"]["requestId"], hang["id"]);
     };
     let (status, ()) = tokio::join!(hanging, end);
-    assert_eq!(status, 404);
+    assert_eq!(status, 503);
     assert_eq!(stream.next().await, None);
     assert_eq!(site.ask(&session, json!(1), "x/echo", json!({})).await.status, 404);
     assert_eq!(site.sessions.count(), 0);
@@ -57,7 +57,7 @@ async fn a_shutdown_ends_streams_at_once_and_requests_when_it_closes() {
         site.sessions.close();
     };
     let (status, ()) = tokio::join!(hanging, close);
-    assert_eq!(status, 404);
+    assert_eq!(status, 503);
 }
 
 #[tokio::test]
@@ -65,11 +65,11 @@ async fn a_request_that_arrives_while_its_session_ends_does_not_wait_for_ever() 
     let (sessions, endpoint) = (Sessions::new(), endpoint());
     let session = sessions.begin("s", &endpoint);
     sessions.end(session.id());
-    let (connection, mut answers) = connection();
+    let (connection, mut answers) = connection(&Lane::default());
     assert_eq!(session.expect("1", &connection), Err(NotTaken::Ended));
     drop(connection);
     assert!(answers.recv().await.is_none());
-    assert!(session.open_stream().recv().await.is_none());
+    assert!(session.open_stream(&Lane::default()).recv().await.is_none());
 }
 
 /// News of an end may be read after the session was opened anew.
@@ -105,12 +105,12 @@ async fn a_day_of_silence_ends_a_session_but_never_one_that_works_or_listens() {
     let (sessions, endpoint) = (Sessions::new(), endpoint());
     let idle = sessions.begin("s", &endpoint);
     let working = sessions.begin("s", &endpoint);
-    let (connection, answers) = connection();
+    let (connection, answers) = connection(&Lane::default());
     working.expect("1", &connection).expect("taken");
     // Whoever asked is gone; the call still runs.
     drop((connection, answers));
     let listening = sessions.begin("s", &endpoint);
-    let stream = listening.open_stream();
+    let stream = listening.open_stream(&Lane::default());
     let ids = [&idle, &working, &listening].map(|session| session.id().to_owned());
     drop((idle, working, listening));
     tokio::time::advance(Duration::from_secs(25 * 3600)).await;
@@ -133,7 +133,7 @@ async fn a_day_of_silence_ends_a_session_but_never_one_that_works_or_listens() {
 async fn beyond_two_thousand_idle_ones_the_least_recently_used_ends() {
     let (sessions, endpoint) = (Sessions::new(), endpoint());
     let working = sessions.begin("s", &endpoint);
-    let (connection, _answers) = connection();
+    let (connection, _answers) = connection(&Lane::default());
     working.expect("1", &connection).expect("taken");
     let mut ids = Vec::new();
     for _ in 0..2005 {

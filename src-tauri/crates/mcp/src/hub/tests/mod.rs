@@ -6,6 +6,7 @@ mod mapping;
 mod modern;
 mod notices;
 mod questions;
+mod strict;
 mod walks;
 
 use super::*;

@@ -98,7 +98,7 @@ async fn log_messages_follow_the_running_call_or_else_everybodys_own_level() {
     let mut chatty = Peer::ready(&hub, "chatty", json!({})).await;
     let mut terse = Peer::ready(&hub, "terse", json!({})).await;
     let mut unset = Peer::ready(&hub, "unset", json!({})).await;
-    for (peer, level, upstream) in [(&mut terse, "error", "error"), (&mut chatty, "debug", "debug")]
+    for (peer, level, upstream) in [(&mut terse, "error", "info"), (&mut chatty, "debug", "debug")]
     {
         peer.request(json!(1), "logging/setLevel", json!({ "level": level }));
         let set = server.expect("logging/setLevel").await;
@@ -171,7 +171,7 @@ async fn subscriptions_are_counted_per_client_and_replayed_with_the_level_after_
     drop(server);
     let (mut server, _connection) = connect(&hub, 2, &["a"]).await;
     let level = server.expect("logging/setLevel").await;
-    assert_eq!(level["params"]["level"], "notice");
+    assert_eq!(level["params"]["level"], "info", "the first never chose");
     assert_eq!(server.expect("resources/subscribe").await["params"], uri("r:a"));
     // The last one who needs it goes: now the server is told.
     drop(second);
@@ -252,4 +252,59 @@ async fn a_thousand_clients_that_vanish_leave_nothing() {
     marker.next().await;
     drop(marker);
     assert_eq!(left_behind(&hub), [0; 6]);
+}
+
+/// Each list is followed by word of a change: that is the server's mistake, and must not cost much.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_list_changes_with_every_list_is_asked_ever_less_often() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["t"]).await;
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    server.say(changed).await;
+    let begun = Instant::now();
+    for _ in 0..40 {
+        let list = server.expect("tools/list").await;
+        server.answer(&list, tool_page(&["t"])).await;
+        server.say(changed).await;
+    }
+    assert!(begun.elapsed() > Duration::from_secs(60), "{:?}", begun.elapsed());
+    // After a while of silence a change is followed at once.
+    let list = server.expect("tools/list").await;
+    server.answer(&list, tool_page(&["t", "u"])).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let begun = Instant::now();
+    server.say(changed).await;
+    server.expect("tools/list").await;
+    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    assert_eq!(hub.catalogue().expect("known").tools.len(), 2);
+}
+
+#[tokio::test]
+async fn the_level_of_one_client_takes_nothing_from_another_and_goes_with_it() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["t"]).await;
+    let quiet = Peer::ready(&hub, "quiet", json!({})).await;
+    let mut usual = Peer::ready(&hub, "usual", json!({})).await;
+    let wanted = async |server: &mut Server| {
+        let told = server.expect("logging/setLevel").await;
+        server.answer(&told, json!({})).await;
+        told["params"]["level"].as_str().expect("a level").to_owned()
+    };
+    quiet.request(json!(1), "logging/setLevel", json!({ "level": "emergency" }));
+    assert_eq!(wanted(&mut server).await, "info", "the other one never chose");
+    let log = |level: &str| {
+        json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": level } })
+            .to_string()
+    };
+    server.say(&log("debug")).await;
+    server.say(&log("info")).await;
+    assert_eq!(usual.next().await["params"]["level"], "info");
+    usual.request(json!(1), "logging/setLevel", json!({ "level": "error" }));
+    assert_eq!(wanted(&mut server).await, "error", "both chose");
+    assert_eq!(usual.next().await["id"], 1);
+    drop(usual);
+    assert_eq!(wanted(&mut server).await, "emergency");
+    // One more comes and has not chosen.
+    let _third = Peer::ready(&hub, "third", json!({})).await;
+    assert_eq!(wanted(&mut server).await, "info");
+    drop(quiet);
+    assert!(hub.shared.act(|state, _| state.told_level == Some(1)));
 }

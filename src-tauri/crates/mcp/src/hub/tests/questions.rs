@@ -151,3 +151,21 @@ async fn an_answer_for_a_process_that_died_does_not_reach_the_next_one() {
     peer.request(json!(9), "x/marker", json!({}));
     server.expect("x/marker").await;
 }
+
+/// Whose roots changed is asked for them, not who happens to be there.
+#[tokio::test]
+async fn roots_are_asked_of_the_client_that_announced_them() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["t"]).await;
+    let can = json!({ "roots": { "listChanged": true } });
+    let mut first = Peer::ready(&hub, "first", can.clone()).await;
+    let mut second = Peer::ready(&hub, "second", can).await;
+    let ask = r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#;
+    first.say(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    server.expect("notifications/roots/list_changed").await;
+    server.say(ask).await;
+    assert_eq!(first.next().await["method"], "roots/list");
+    // Once: the next question is anybody's again.
+    server.say(ask).await;
+    assert_eq!(second.next().await["method"], "roots/list");
+    assert!(first.is_quiet());
+}
