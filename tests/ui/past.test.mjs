@@ -120,10 +120,10 @@ test('where there is nothing to go on with, it is said why', () =>
     await page.getByTestId('past-again').waitFor();
     await closed();
 
-    await ask(stage, 'gantry');
+    await ask(stage, 'built-in');
     await page.getByTestId('past-none').waitFor();
     await closed();
 
-    await ask(stage, 'gantry', path.join(stage.project, 'nowhere'));
+    await ask(stage, 'built-in', path.join(stage.project, 'nowhere'));
     await until('the folder is named', async () => /nowhere/.test(await page.getByTestId('past-error').innerText()));
   }, { scheme: 'dark', viewport: { width: 640, height: 400 } }));

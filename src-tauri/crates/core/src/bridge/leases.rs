@@ -4,7 +4,7 @@ use super::{
     Bridge, Released, ServerSpec,
     handover::{Handed, handed},
     next::END_SPAN,
-    registry::{Place, Session, Shared, SlotId, slots_in},
+    registry::{Place, Session, Shared, Slot, SlotId, slots_in},
     server::{Ending, Handle, Input},
     tokens::Token,
 };
@@ -36,7 +36,16 @@ impl Bridge {
             }
             let entry = registry.sessions.entry(session.to_owned()).or_insert_with(Session::new);
             entry.wanted = servers;
-            self.shared.attach(&mut registry, session, Deadline::after(END_SPAN)).heard
+            let mut heard =
+                self.shared.attach(&mut registry, session, Deadline::after(END_SPAN)).heard;
+            let ids: Vec<SlotId> = match registry.sessions.get(session) {
+                Some(entry) => slots_in(&entry.attached).collect(),
+                None => Vec::new(),
+            };
+            for id in ids {
+                heard.extend(registry.slots.get_mut(&id).and_then(Slot::try_again));
+            }
+            heard
         };
         // The states show the starts from now on, so that `ready` waits for them.
         join_all(heard).await;

@@ -23,12 +23,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
-use tokio::sync::{Semaphore, oneshot};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    time::Instant,
+};
 
 /// The longest line that a server may send.
 const LINE_LIMIT: usize = 64 * 1024 * 1024;
 /// How long a call waits for a server that is starting.
 const START_WAIT: Duration = Duration::from_secs(30);
+
+/// A server that failed is tried again by the next prompt after this time.
+const TRY_AGAIN: Duration = Duration::from_secs(30);
 
 /// Names a slot for its whole life.
 pub(super) type SlotId = u64;
@@ -112,6 +118,8 @@ pub(super) struct Slot {
     pub visitors: usize,
     /// What its actor was told last: to run or not.
     asked: bool,
+    /// When its actor was last told to run.
+    begun: Instant,
     pub handle: Handle,
 }
 
@@ -147,14 +155,25 @@ impl Slot {
     pub fn start(&mut self, after: Vec<Ending>) -> oneshot::Receiver<()> {
         let (heard, receiver) = oneshot::channel();
         self.asked = true;
+        self.begun = Instant::now();
         self.handle.tell(Input::Start { after, heard: Some(heard) });
         receiver
+    }
+
+    /// Has one that has failed run again, unless it was tried a short while ago: what it lacked
+    /// may be there by now.
+    pub fn try_again(&mut self) -> Option<oneshot::Receiver<()>> {
+        let may_be_better = self.condition().has_failed()
+            && self.standing != Standing::Needed
+            && self.begun.elapsed() >= TRY_AGAIN;
+        may_be_better.then(|| self.start(Vec::new()))
     }
 
     /// Ends and starts it again by hand. Resolves when the new process runs or could not be started.
     pub fn restart(&mut self, deadline: Deadline) -> oneshot::Receiver<()> {
         let (done, receiver) = oneshot::channel();
         self.asked = true;
+        self.begun = Instant::now();
         self.handle.tell(Input::Restart { deadline, done });
         receiver
     }
@@ -164,6 +183,7 @@ impl Slot {
         let needed = self.is_needed();
         match (needed, std::mem::replace(&mut self.asked, needed)) {
             (true, false) => {
+                self.begun = Instant::now();
                 self.handle.tell(Input::Start { after: Vec::new(), heard: None });
                 None
             }
@@ -328,6 +348,7 @@ impl Shared {
             tried: None,
             visitors: 0,
             asked: false,
+            begun: Instant::now(),
             handle,
         };
         registry.slots.insert(id, slot);

@@ -91,8 +91,12 @@ async fn an_agent_that_dies_while_nothing_runs_is_started_anew_by_the_next_promp
     let pid = world.view(&session).engine.unwrap().pid;
     let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
     assert!(killed.unwrap().success());
-    // At once: that it is gone may not have been told yet.
-    world.until("the end of the process", || !world.marked().contains(&pid)).await;
+    // At once: that it is gone may not have been told yet. A zombie has closed its pipes.
+    let is_over = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_none_or(|state| !state.starts_with(['R', 'S', 'D', 'T']))
+    };
+    world.until("the end of the process", is_over).await;
     let (accepted, ended) = world.turn(&session, "say second").await;
     assert_eq!((accepted.context, &*ended.reason), (ContextOutcome::Restored, "end_turn"));
     world.end().await;

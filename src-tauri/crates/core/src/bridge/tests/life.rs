@@ -315,3 +315,18 @@ async fn every_change_is_announced_and_the_last_is_the_truth() {
     assert_eq!(fixture.bridge.views(), []);
     fixture.close().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_failed_is_tried_again_by_a_later_prompt_of_the_same_session() {
+    let fixture = Fixture::new();
+    let servers = || Some(vec![spec("x", "dies-first=5")]);
+    let failed = [("x".to_owned(), ReadinessState::Failed)];
+    assert_eq!(fixture.open("s", servers()).await, failed);
+    let launches = fixture.world.launches("x");
+    // Not at once: what it lacks is not there yet.
+    assert_eq!(fixture.open("s", servers()).await, failed);
+    assert_eq!(fixture.world.launches("x"), launches);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(fixture.open("s", servers()).await, [("x".to_owned(), ReadinessState::Ready)]);
+    fixture.close().await;
+}
