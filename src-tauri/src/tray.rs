@@ -173,6 +173,9 @@ fn closing(tauri: &AppHandle, words: Words, sessions: &[Entry]) -> tauri::Result
         let title = if title.is_empty() { words.untitled() } else { title };
         menu.append(&note(&words.stopping(title))?)?;
     }
+    // Asked a second time, the end jumps to the kill.
+    let now = MenuItem::with_id(tauri, "quit", words.quit_now(), true, None::<&str>)?;
+    menu.append_items(&[&PredefinedMenuItem::separator(tauri)?, &now])?;
     Ok(menu)
 }
 

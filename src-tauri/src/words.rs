@@ -57,6 +57,10 @@ impl Words {
     pub fn quit(self) -> &'static str {
         self.pick("Quit", "退出")
     }
+    pub fn quit_now(self) -> &'static str {
+        self.pick("Quit now", "立即退出")
+    }
+
     pub fn closing(self) -> &'static str {
         self.pick("Gantry is closing…", "Gantry 正在退出…")
     }

@@ -4,6 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { closeBrowser, onStage, openBrowser, program, until } from './stage.mjs';
 
 before(openBrowser);
@@ -24,12 +25,15 @@ for (const scheme of ['light', 'dark']) {
 }
 // What is left of 1280 × 800 at a zoom of 200 %.
 LOOKS.push({ scheme: 'light', width: 640, height: 400, locale: 'en-US', isDeep: true });
+/** An agent that keeps conversations. */
+const KEEPER = fileURLToPath(new URL('past-agent.mjs', import.meta.url));
 /** So many looks at a time. */
 const BESIDE = 2;
 
 test('every screen in every look', () =>
   onStage('screens', async (stage) => {
     await stage.knowFakeAgent();
+    await stage.api('agents_save', { id: 'keeper', config: { name: 'Keeper', command: process.execPath, args: [KEEPER], env: {} } });
     await stage.api('servers_save', { name: 'fake', config: { command: program('fake_mcp'), args: ['--tools', '2'], persistent: true } });
     await stage.api('servers_save', { name: 'broken', config: { command: 'no-such-program-anywhere', persistent: true } });
     const { session } = await stage.api('session_create', { project_dir: stage.project, agent: 'scripted', title: 'A first look', permission: 'ask' });
@@ -114,6 +118,13 @@ async function tour(stage, { scheme, width, height, locale, isDeep }) {
   await left(() => page.getByTestId('new-session').click());
   await page.getByTestId('start-page').waitFor();
   await look('start');
+  await page.getByTestId('project-input').fill(stage.project);
+  await page.getByTestId('agent-select').selectOption('keeper');
+  await page.getByTestId('start-past').click();
+  await page.getByTestId('past-row').first().waitFor();
+  await look('past');
+  await page.keyboard.press('Escape');
+  await closed('past');
 
   if (isNarrow) await page.getByTestId('toggle-servers').click();
   const item = page.locator('[data-testid=server-item][data-server=fake]');

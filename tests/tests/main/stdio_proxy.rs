@@ -139,8 +139,10 @@ async fn the_proxy_fails_with_the_reasons_when_no_server_starts() {
     let config = config(&json!({ "broken": { "command": "no-such-program-anywhere" } }));
     let mut command = stage.program("gantry");
     command.args(["mcp", "--config", &config]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     stage.owns(child.id().unwrap());
+    // An end of its input would be a reason of its own to end.
+    let _input = child.stdin.take();
     let output = tokio::time::timeout(Duration::from_secs(20), child.wait_with_output()).await;
     let output = output.unwrap().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

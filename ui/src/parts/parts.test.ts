@@ -6,6 +6,7 @@ import Composer from './Composer.svelte';
 import { outputOf, pieceOf } from './content';
 import Permission from './Permission.svelte';
 import { rejection } from './permission';
+import { reasonOf } from './reason';
 import { toneOf, wordsOf } from './server';
 
 let mounted: Record<string, unknown>[] = [];
@@ -27,6 +28,46 @@ function press(element: HTMLElement, key: string, more: KeyboardEventInit = {}):
   flushSync();
   return event;
 }
+
+describe('why a server failed', () => {
+  const lead = (error: string): string => reasonOf(error).lead;
+
+  it('is what the program said last, where the rest is only its exit', () => {
+    const error = 'it exited with code 1; its last words:\ngantry: mcp: the remote server cannot be reached: Connection refused';
+    expect(reasonOf(error)).toEqual({ lead: 'the remote server cannot be reached: Connection refused', whole: error });
+    const node = 'it exited with code 1; its last words:\nnode:internal/modules/cjs/loader:1210\n  throw err;\n  ^\nError: Cannot find module \'x\'\n    at main (a.js:1:2) {\n  code: \'MODULE_NOT_FOUND\',\n}\n\nNode.js v20.19.0';
+    expect(lead(node)).toBe("Error: Cannot find module 'x'");
+    expect(lead('it exited with code 3; its last words:\nTraceback:\n  File "a.py", line 1\nKeyError: \'KEY\'\n')).toBe("KeyError: 'KEY'");
+    expect(lead('it was killed by signal 9; its last words:\none\n\u001b[31mtwo\u001b[0m\n')).toBe('two');
+    expect(reasonOf('it exited with code 4')).toEqual({ lead: 'it exited with code 4', whole: '' });
+  });
+
+  it('is the reason itself where that says more', () => {
+    const error = 'it answered tools/list with an error: the server `remote` is not running: cannot be reached; its last words:\nShutting down';
+    expect(lead(error)).toBe('it answered tools/list with an error: the server `remote` is not running: cannot be reached');
+    expect(reasonOf(error).whole).toBe(error);
+  });
+
+  it('leaves out the folders that were searched', () => {
+    const error = '`uvx` was not found in /usr/local/bin:/usr/bin:/bin; install uv (https://docs.astral.sh/uv), which brings it, or give its full path';
+    expect(reasonOf(error)).toEqual({ lead: '`uvx` was not found; install uv (https://docs.astral.sh/uv), which brings it, or give its full path', whole: error });
+    // One folder is worth reading.
+    expect(reasonOf('`/opt/x` was not found in /opt; install it, or give its full path').whole).toBe('');
+  });
+
+  it('is what an agent wrote last, after how it ended', () => {
+    const error = 'agent ended with exit code 7: one\nError: KEY missing\n  at main (x.js:1:1)';
+    expect(reasonOf(error)).toEqual({ lead: 'agent ended with exit code 7: Error: KEY missing', whole: error });
+    expect(reasonOf('agent ended with exit code 7: KEY missing').whole).toBe('');
+    expect(lead('agent `gone`: `x` was not found in /usr/bin:/bin; install it, or give its full path')).toBe('agent `gone`: `x` was not found; install it, or give its full path');
+  });
+
+  it('is never longer than a card takes', () => {
+    expect(lead(`it ${'x'.repeat(5000)}`).length).toBe(220);
+    expect(reasonOf(`it exited with code 1; its last words:\n${'\n'.repeat(50)}`).lead).toBe('it exited with code 1');
+    expect(reasonOf('').lead).toBe('');
+  });
+});
 
 describe('the composer', () => {
   const sent: string[] = [];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Event, History, JsonValue } from '../wire';
-import { apply, applyNewest, applyOlder, applyOpening, applySnapshot, homeless } from './apply';
+import { apply, applyNewest, applyOlder, applyOpening, applySnapshot, homeless, restoredUnseen } from './apply';
 import { EMPTY, type Item, type State, type ToolItem, type Turn } from './model';
 import { aServer, aSession, aSnapshot, chunk, ended, PERMISSION, recording, started, update } from './recordings';
 
@@ -404,5 +404,24 @@ describe('a question of the agent', () => {
       turns: [{ id: 't1', number: 1, prompt: [], started_at: 1, ended_at: 2, stop_reason: 'end_turn', description: null, updates: [], questions: [{ ...answered.question, outcome: 'decline' }] }],
     };
     expect(item(opened(aSnapshot(), page))).toMatchObject({ outcome: 'decline' });
+  });
+});
+
+describe('a conversation that an agent brings along', () => {
+  const restored = (id: string) => aSession({ id, context: 'restored' });
+  const changed = (id: string): Event => ({ type: 'session_changed', session: restored(id), seq: 1, at: 1 });
+
+  it('is looked at anew once, where it is open and nothing of it is shown', () => {
+    const before = opened();
+    const after = apply(before, changed('s'));
+    expect(restoredUnseen(before.sessions, after)).toEqual(['s']);
+    expect(restoredUnseen(after.sessions, after)).toEqual([]);
+  });
+
+  it('is left alone where something is shown, or nobody looks', () => {
+    const before = play(opened(), recording(1, started('t1', 1), ended('t1', 'end_turn')));
+    expect(restoredUnseen(before.sessions, apply(before, { ...changed('s'), seq: 9 }))).toEqual([]);
+    const closed = applySnapshot(EMPTY, aSnapshot());
+    expect(restoredUnseen(closed.sessions, apply(closed, changed('s')))).toEqual([]);
   });
 });

@@ -41,7 +41,7 @@ export const en = {
   'nav.keys': 'Keyboard shortcuts',
 
   'close.title': 'Keep Gantry running?',
-  'close.what': 'Without its window Gantry stays in the tray: sessions and servers go on, and a click on the icon brings the window back.',
+  'close.what': 'Without its window Gantry stays in the tray: sessions and servers go on, and the menu of its icon brings the window back.',
   'close.tray': 'Keep running in the tray',
   'close.quit': 'Quit Gantry',
   'close.later': 'You can change this in the settings.',
@@ -333,7 +333,7 @@ export const en = {
   'past.more': 'The agent keeps more; these are the first {n}.',
   'past.notReplayed': 'This agent does not tell what was said before: it knows it, but it is not shown here.',
   'past.opening': '{agent} is loading the conversation…',
-  'past.unshownTitle': 'The agent knows what was said',
+  'past.unshownTitle': 'Ready to go on',
   'past.unshown': 'What was said before is known to the agent, but not shown here.',
 
   'chat.label': 'Conversation',

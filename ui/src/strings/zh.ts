@@ -39,7 +39,7 @@ export const zh: Texts = {
   'nav.keys': '键盘快捷键',
 
   'close.title': '让 Gantry 继续运行吗？',
-  'close.what': '关闭窗口后，Gantry 会留在托盘里：会话和服务器继续工作，点击图标即可重新打开窗口。',
+  'close.what': '关闭窗口后，Gantry 会留在托盘里：会话和服务器继续工作，通过托盘图标的菜单即可重新打开窗口。',
   'close.tray': '在托盘中继续运行',
   'close.quit': '退出 Gantry',
   'close.later': '之后可以在设置里更改。',
@@ -325,7 +325,7 @@ export const zh: Texts = {
   'past.more': '智能体还保存了更多；这里是前 {n} 个。',
   'past.notReplayed': '此智能体不会复述之前的内容：它记得，但这里不显示。',
   'past.opening': '{agent} 正在载入对话…',
-  'past.unshownTitle': '智能体记得之前的内容',
+  'past.unshownTitle': '可以继续了',
   'past.unshown': '智能体记得之前的对话内容，但这里不显示。',
 
   'chat.label': '对话',

@@ -6,6 +6,7 @@ import { aSession } from '../state/recordings';
 import type { ProcessNode, TurnView } from '../wire';
 import { chipsOf, choicesOf } from './about';
 import { readAgentForm } from './agent-form';
+import { matchingConversations, timeOf } from './conversations';
 import { wishOf } from './keys';
 import { marks } from './marks';
 import { isToolOn, readConfig, withTool } from './server-config';
@@ -51,6 +52,25 @@ describe('the switch of a tool', () => {
     const none = withTool(one, 'b', false, known);
     expect(known.filter((tool) => isToolOn(none, tool))).toEqual([]);
     expect(known.filter((tool) => isToolOn(withTool(none, 'c', true, known), tool))).toEqual(['c']);
+  });
+});
+
+describe('conversations of an agent', () => {
+  const one = (id: string, title: string | null, updated_at: string | null = null) => ({ id, title, updated_at, session: null });
+
+  it('are found by their title, or by their id where they have none', () => {
+    const all = [one('a', 'Parse the Feed'), one('b', '修复测试'), one('FEED-7', null)];
+    const ids = (wanted: string): string[] => matchingConversations(all, wanted).map(({ id }) => id);
+    expect(ids(' ')).toEqual(['a', 'b', 'FEED-7']);
+    expect(ids('feed')).toEqual(['a', 'FEED-7']);
+    expect(ids('feed parse')).toEqual(['a']);
+    expect(ids('测试')).toEqual(['b']);
+  });
+
+  it('have a time, unless the agent writes none that can be read', () => {
+    expect(timeOf(one('a', null, '2026-11-30T10:00:00Z'))).toBe(Date.UTC(2026, 10, 30, 10));
+    expect(timeOf(one('a', null, 'lately'))).toBeNull();
+    expect(timeOf(one('a', null))).toBeNull();
   });
 });
 

@@ -37,10 +37,11 @@ use crate::{
     outlet::{Outlet, ToClient, mailbox},
 };
 use bytes::Bytes;
-use state::{ClientKey, Effects, State};
+use state::{ClientKey, Delivery, Effects, State};
 use std::{
+    collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 use tokio::{
@@ -120,6 +121,10 @@ struct Shared {
     /// The notification that is for the hub's owner alone, and who takes it.
     aside: OnceLock<(&'static str, Aside)>,
     state: Mutex<State>,
+    /// What the state decided to deliver and is not delivered yet. Filled under the state's lock
+    /// and emptied by one task at a time, so that each client hears things in the order in which
+    /// they were decided, whoever decided them.
+    outbox: Mutex<VecDeque<Delivery>>,
 }
 
 /// Takes a notification for the hub's owner.
@@ -151,9 +156,16 @@ impl Shared {
     ) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = decide(&mut state, effects);
+        if !effects.deliveries.is_empty() {
+            self.outbox().extend(effects.deliveries.drain(..));
+        }
         let due = state.next_due();
         self.due.send_if_modified(|was| std::mem::replace(was, due) != due);
         result
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, VecDeque<Delivery>> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hand_out(&self, mut effects: Effects) {
@@ -171,11 +183,13 @@ impl Shared {
             self.receipts.send_modify(|count| *count += 1);
         }
         let mut gone: Vec<ClientKey> = Vec::new();
-        for (key, outlet, message) in effects.deliveries {
+        let mut outbox = self.outbox();
+        while let Some((key, outlet, message)) = outbox.pop_front() {
             if !gone.contains(&key) && outlet.deliver(message).is_err() {
                 gone.push(key);
             }
         }
+        drop(outbox);
         for key in gone {
             let server = &self.options.name;
             tracing::warn!(server, "a client does not read its messages and was detached");
@@ -203,6 +217,7 @@ impl Hub {
                 published: Mutex::default(),
                 aside: OnceLock::new(),
                 state,
+                outbox: Mutex::default(),
             }),
         }
     }

@@ -24,7 +24,7 @@ pub struct ToClient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Takes the messages for one client. Called in order, from the task that reads
+/// Takes the messages for one client. Called in the order in which they were decided, from the task that reads
 /// the server or from a [`Client::send`](crate::Client::send), never under the hub's lock; it must
 /// neither block nor call back into the hub.
 pub trait Outlet: Send + Sync + 'static {

@@ -85,7 +85,7 @@ export const SERVERS: ServerView[] = [
   server('github', {
     state: 'failed',
     restarts: 3,
-    error: 'ended with exit code 1 before it answered initialize\nError: GITHUB_PERSONAL_ACCESS_TOKEN missing\n    at main (server.js:12:9)',
+    error: 'it exited with code 1; its last words:\nstarting the server\nError: GITHUB_PERSONAL_ACCESS_TOKEN missing\n    at main (server.js:12:9)',
   }),
 ];
 

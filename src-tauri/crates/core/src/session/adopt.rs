@@ -108,10 +108,14 @@ pub(super) async fn keep(cell: &Arc<Cell>, replay: Replay) -> Result<()> {
             let mut inner = cell.lock();
             let counters = inner.counters.get_or_insert_default();
             counters.turn += 1;
+            let number = counters.turn;
+            if inner.kept.title.is_empty() {
+                inner.kept.title = super::turn::title_of(&turn.prompt);
+            }
             TurnRow {
                 id: uuid::Uuid::now_v7().to_string(),
                 session_id: cell.id.clone(),
-                number: counters.turn,
+                number,
                 prompt: Value::Array(turn.prompt).to_string(),
                 request_id: None,
                 started_at: at,

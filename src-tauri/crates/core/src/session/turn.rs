@@ -149,7 +149,7 @@ fn begin(cell: &Cell, job: &Job, row: TurnRow) -> bool {
 }
 
 /// A title from the first prompt's text.
-fn title_of(content: &[Value]) -> String {
+pub(super) fn title_of(content: &[Value]) -> String {
     let text = content
         .iter()
         .find_map(|block| block.get("text").and_then(Value::as_str))

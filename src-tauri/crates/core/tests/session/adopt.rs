@@ -57,6 +57,7 @@ async fn what_was_said_in_one_becomes_history_and_it_goes_on() {
     world.until_state(&session, SessionState::Idle).await;
     assert_eq!(world.view(&session).context, Some(ContextOutcome::Restored));
     assert_eq!(world.texts(&session).await, ["an old answer"]);
+    assert_eq!(world.view(&session).title, "from the past");
     let (accepted, _) = world.turn(&session, "say new").await;
     assert_eq!(accepted.context, ContextOutcome::Restored);
     assert!(world.got("session/new").is_empty());

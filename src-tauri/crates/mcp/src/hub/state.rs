@@ -43,10 +43,13 @@ const RECEIPTS: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClientKey(pub u64);
 
+/// A message for a client, and where it goes.
+pub(super) type Delivery = (ClientKey, Arc<dyn Outlet>, ToClient);
+
 /// What is to be done once the lock is released.
 #[derive(Default)]
 pub(super) struct Effects {
-    pub deliveries: Vec<(ClientKey, Arc<dyn Outlet>, ToClient)>,
+    pub deliveries: Vec<Delivery>,
     pub phase: Option<(u64, Phase)>,
     pub served: Option<watch::Sender<bool>>,
 }

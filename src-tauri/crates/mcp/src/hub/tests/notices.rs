@@ -1,6 +1,7 @@
 //! Notifications: whom they reach; what is replayed; clients that do not read.
 
 use super::*;
+use crate::Full;
 
 fn notice(method: &str, params: Value) -> String {
     json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
@@ -307,4 +308,52 @@ async fn the_level_of_one_client_takes_nothing_from_another_and_goes_with_it() {
     assert_eq!(wanted(&mut server).await, "info");
     drop(quiet);
     assert!(hub.shared.act(|state, _| state.told_level == Some(1)));
+}
+
+/// A client's outlet that takes its time.
+struct Slow {
+    entered: std::sync::mpsc::SyncSender<()>,
+    go_on: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Outlet for Slow {
+    fn deliver(&self, _: ToClient) -> Result<(), Full> {
+        self.entered.send(()).expect("the test waits");
+        self.go_on.lock().expect("one at a time").recv_timeout(BOUND).expect("the test goes on");
+        Ok(())
+    }
+}
+
+/// Also when another task decided it: an answer to `initialize` comes before what follows it.
+#[test]
+fn a_client_hears_things_in_the_order_in_which_they_were_decided() {
+    let hub = Hub::new(options("s"));
+    let (entered, is_in) = std::sync::mpsc::sync_channel(1);
+    let (let_go, go_on) = std::sync::mpsc::channel();
+    let slow = hub.attach_to("slow", Arc::new(Slow { entered, go_on: Mutex::new(go_on) }));
+    let (quick, mut heard) = hub.attach("quick");
+    let say = |state: &State, client: &Client, line: &'static str, effects: &mut Effects| {
+        state.deliver(client.key, Bytes::from_static(line.as_bytes()), None, false, effects);
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            hub.shared.act(|state, effects| {
+                say(state, &slow, "0", effects);
+                say(state, &quick, "1", effects);
+            });
+        });
+        is_in.recv_timeout(BOUND).expect("the first is being delivered");
+        let (done, is_done) = std::sync::mpsc::channel();
+        let (hub, quick) = (&hub, &quick);
+        threads.spawn(move || {
+            hub.shared.act(|state, effects| say(state, quick, "2", effects));
+            let _ = done.send(());
+        });
+        // It has to wait for the first; if it does not, it is done by then.
+        let _ = is_done.recv_timeout(Duration::from_millis(200));
+        let_go.send(()).expect("the first waits");
+    });
+    let lines: Vec<Bytes> =
+        std::iter::from_fn(|| heard.try_recv().ok()).map(|message| message.line).collect();
+    assert_eq!(lines, ["1", "2"]);
 }
