@@ -59,6 +59,7 @@ pub async fn open_listener(app: &App) -> anyhow::Result<()> {
         app.scope().child("http"),
     )?;
     app.set_address(&url).await?;
+    app.shows_notices();
     tracing::info!(url, "listening");
     Ok(())
 }

@@ -117,6 +117,31 @@ async fn a_place_of_another_run_is_answered_with_resync_and_everything_there_is(
 }
 
 /// A reader that takes nothing while more comes than the ring keeps.
+/// Case 32: also the end of a turn that a crash cut off.
+#[tokio::test]
+async fn the_end_of_a_turn_is_told_by_the_next_run_when_gantry_was_killed_in_it() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let agent = programs::fake_agent(json!({}));
+    let request =
+        json!({ "project_id": "p", "prompt": "HANG", "agent_config": { "agent_server": agent } });
+    let answer = instance.chat(request).await;
+    let session = answer["session_id"].as_str().unwrap().to_owned();
+    instance.signal(rustix::process::Signal::KILL);
+    instance.ended(Duration::from_secs(20)).await;
+    let mut next = Instance::start(&stage).await;
+    for last in [None, Some("7")] {
+        let mut request = next.request(Method::GET, &format!("/computer/progress/{session}"));
+        if let Some(last) = last {
+            request = request.header("Last-Event-ID", last);
+        }
+        let mut progress = Progress::new(request.send().await.unwrap());
+        assert_eq!(progress.end_of_turn(Duration::from_secs(20)).await, "error");
+    }
+    next.quit().await;
+    stage.finish().await;
+}
+
 #[tokio::test]
 async fn a_slow_reader_is_told_to_resync_and_holds_up_nobody() {
     let stage = Stage::shared().await;

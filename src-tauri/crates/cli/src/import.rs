@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     host::Host,
     interrupts::Interrupts,
-    terminal::{complain, say},
+    terminal::{complain, plain, quoted, say},
 };
 use clap::Args;
 use gantry_core::{
@@ -114,7 +114,7 @@ async fn import(host: &Host, options: &Import, sources: Vec<(Value, bool)>) -> R
         say("no MCP server of another application was found");
     }
     for found in &all {
-        say(&line(found));
+        say(&plain(&line(found)));
     }
     for answer in &answers {
         for server in &answer.saved {
@@ -164,16 +164,6 @@ fn line(found: &FoundServer) -> String {
         line.push_str(&format!("\n    {word}: {problem}"));
     }
     line
-}
-
-/// So that one sees where an argument begins and ends.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("{word:?}")
-    }
 }
 
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {

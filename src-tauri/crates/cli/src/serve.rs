@@ -94,6 +94,7 @@ async fn open(app: &App, options: &Serve, door: std::io::Result<Door>) -> Result
     })?;
     let url = door.url();
     app.set_address(&url).await.map_err(|error| Failure::of(&place, &error))?;
+    app.shows_notices();
     let http = HttpOptions { ui: !options.no_ui, auth: !options.no_auth };
     door.open(app.clone(), http, app.scope().child("http"))
         .await

@@ -4,7 +4,7 @@ use crate::{
     arguments::Place,
     failure::Failure,
     remote::{QUICK, Remote},
-    terminal::say,
+    terminal::{plain, say},
 };
 use clap::Args;
 use gantry_core::wire::{ProcessNode, ProcessRole, Processes, ServersList, SessionsList};
@@ -55,7 +55,7 @@ pub async fn run(options: Status) -> Result<u8, Failure> {
     if let Some(processes) = processes {
         text.push_str(&Tree { servers: &servers, sessions: &sessions }.text(&read(processes)?));
     }
-    say(text.trim_end());
+    say(plain(&text).trim_end());
     Ok(0)
 }
 

@@ -14,6 +14,11 @@ pub fn say(line: &str) {
     let _ = print(format!("{line}\n").as_bytes());
 }
 
+/// Without what would steer the terminal: agents, tools and users choose these texts.
+pub fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
 /// Bytes on standard output, now.
 ///
 /// # Errors
@@ -38,4 +43,14 @@ pub fn lost() -> Option<&'static str> {
 /// A line on standard error.
 pub fn complain(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// So that one sees where an argument begins and ends.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("{word:?}")
+    }
 }

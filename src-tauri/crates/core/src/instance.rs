@@ -247,6 +247,12 @@ fn given_token(path: &Path) -> Result<String, InstanceError> {
                 }
             }
             let token = text.trim().to_owned();
+            if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+                let what = "it holds something else than letters, digits and signs of ASCII, \
+                            which no header can carry";
+                let why = io::Error::new(io::ErrorKind::InvalidData, what);
+                return Err(InstanceError::TokenFile { path: path.display().to_string(), why });
+            }
             if token.len() < SHORT_TOKEN {
                 tracing::warn!(path = %path.display(), "the token is short, so it can be guessed");
             }
@@ -343,6 +349,11 @@ mod tests {
         for path in [Path::new("/dev/zero"), place.path(), &large] {
             let refused = Instance::take(&data, Some(path)).unwrap_err().to_string();
             assert!(refused.contains("this is no file of at most"), "{refused}");
+        }
+        for odd in ["two lines\nof it", "t\u{7}oken-of-mine", "schlüssel-von-mir"] {
+            write_private(&large, odd).unwrap();
+            let refused = Instance::take(&data, Some(&large)).unwrap_err().to_string();
+            assert!(refused.contains("no header can carry"), "{refused}");
         }
     }
 

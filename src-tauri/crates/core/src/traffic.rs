@@ -157,6 +157,17 @@ impl Masks {
     }
 }
 
+/// Masks what is secret in an address: values whose names say so (`?api_key=…`), a password.
+pub(crate) fn mask_address(url: &mut String) {
+    mask_queries(url);
+    let Some(from) = url.find("://").map(|at| at + 3) else { return };
+    let end = url[from..].find(['/', '?', '#']).map_or(url.len(), |end| from + end);
+    let Some(at) = url[from..end].rfind('@').map(|at| from + at) else { return };
+    if let Some(colon) = url[from..at].find(':').map(|colon| from + colon + 1) {
+        url.replace_range(colon..at, MASK);
+    }
+}
+
 /// Masks values of addresses whose names say that they are secrets: `?api_key=…`.
 fn mask_queries(text: &mut String) {
     let mut from = 0;
@@ -211,5 +222,15 @@ mod tests {
             assert_eq!(masked(same), same);
         }
         assert_eq!(masked("?token=语"), "?token=•••");
+        for (url, shown) in [
+            ("https://me:pa@ss@h:1/x@y?a=1", "https://me:•••@h:1/x@y?a=1"),
+            ("https://h/?api_key=1", "https://h/?api_key=•••"),
+            ("https://me@h", "https://me@h"),
+            ("nothing", "nothing"),
+        ] {
+            let mut masked = url.to_owned();
+            mask_address(&mut masked);
+            assert_eq!(masked, shown);
+        }
     }
 }

@@ -293,16 +293,16 @@ impl Store {
         .await
     }
     /// Marks every turn without an end as ended with `error` and this description (after a
-    /// crash nothing may look as if it were working). Returns how many.
-    pub async fn end_open_turns(&self, description: &str) -> Result<usize> {
+    /// crash nothing may look as if it were working). Returns each as (session, turn).
+    pub async fn end_open_turns(&self, description: &str) -> Result<Vec<(String, String)>> {
         let description = description.to_owned();
         self.run("end the open turns", move |c| {
             let transaction = begin(c)?;
-            let open: Vec<String> = transaction
-                .prepare_cached("SELECT id FROM turns WHERE ended_at IS NULL")?
-                .query_map([], |row| row.get(0))?
+            let open: Vec<(String, String)> = transaction
+                .prepare_cached("SELECT session_id, id FROM turns WHERE ended_at IS NULL")?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<rusqlite::Result<_>>()?;
-            for id in &open {
+            for (_, id) in &open {
                 // The last sign of life is when it ended, as far as anyone knows.
                 transaction
                     .prepare_cached(
@@ -314,7 +314,7 @@ impl Store {
                 texts::index_ended(&transaction, id);
             }
             transaction.commit()?;
-            Ok(open.len())
+            Ok(open)
         })
         .await
     }

@@ -150,8 +150,9 @@ async fn open_turns_are_ended_once() {
     store.save_turn(ended(turn("t1", "s", 1, "done"))).await.unwrap();
     store.save_turn(turn("t2", "s", 2, "crashed")).await.unwrap();
     store.append_updates(vec![UpdateRow { at: 2345, ..chunk("s", "t2", 1, "half") }]);
-    assert_eq!(store.end_open_turns("Gantry was killed").await.unwrap(), 1);
-    assert_eq!(store.end_open_turns("again").await.unwrap(), 0);
+    let ended = store.end_open_turns("Gantry was killed").await.unwrap();
+    assert_eq!(ended, [("s".to_owned(), "t2".to_owned())]);
+    assert!(store.end_open_turns("again").await.unwrap().is_empty());
     let turns = store.turns("s", None, 9).await.unwrap();
     assert_eq!(turns[1].stop_reason.as_deref(), Some("error"));
     assert_eq!(turns[1].description.as_deref(), Some("Gantry was killed"));

@@ -1,6 +1,7 @@
 //! A permission request or another question of the agent on the terminal.
 
-use super::{form::Form, screen::plain};
+use super::form::Form;
+use crate::terminal::plain;
 use serde_json::Value;
 use std::{
     collections::VecDeque,

@@ -1,6 +1,6 @@
 //! A question of the agent on the terminal: one value after the other.
 
-use super::screen::plain;
+use crate::terminal::plain;
 use serde_json::{Map, Value, json};
 
 /// What declines a question.

@@ -1,5 +1,6 @@
 //! What of a turn is shown, and where.
 
+use crate::terminal::plain;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 
@@ -7,6 +8,7 @@ use std::io::{IsTerminal as _, Write as _};
 pub struct Screen {
     /// Every event as it is, instead of both.
     json: bool,
+    out_is_terminal: bool,
     both_are_terminals: bool,
     styled: bool,
     in_text: bool,
@@ -21,6 +23,7 @@ impl Screen {
         let (out, err) = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
         Self {
             json,
+            out_is_terminal: out,
             both_are_terminals: out && err,
             styled: err && may_style(|name| std::env::var(name).ok()),
             in_text: false,
@@ -83,7 +86,8 @@ impl Screen {
         self.end_thought();
         if !text.is_empty() {
             self.in_text = !text.ends_with('\n');
-            self.print(text);
+            // A file or a program gets it as it is.
+            if self.out_is_terminal { self.print(&plain(text)) } else { self.print(text) }
         }
     }
 
@@ -139,11 +143,6 @@ impl Screen {
 fn may_style(variable: impl Fn(&str) -> Option<String>) -> bool {
     variable("NO_COLOR").is_none_or(|value| value.is_empty())
         && variable("TERM").is_none_or(|term| term != "dumb")
-}
-
-/// Without what would steer the terminal: agents and tools choose these texts.
-pub fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 fn kind(content: &Value) -> String {

@@ -89,7 +89,7 @@ fn line(starting: &BTreeMap<String, Option<String>>) -> String {
     let names: Vec<_> = starting
         .iter()
         .map(|(name, note)| match note {
-            Some(note) => format!("{name} ({})", super::screen::plain(note)),
+            Some(note) => format!("{name} ({})", crate::terminal::plain(note)),
             None => name.clone(),
         })
         .collect();

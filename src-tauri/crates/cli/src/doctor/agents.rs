@@ -1,6 +1,8 @@
 //! Agents: each is started, asked for `initialize`, and ended again.
 
 use super::Finding;
+use crate::terminal::quoted;
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use gantry_core::{data_dir::DataDir, programs::Programs, wire::AgentConfig};
 use gantry_store::Reader;
 use gantry_supervisor::{Cause, Deadline, Launch, LaunchError, Role, Supervisor};
@@ -10,11 +12,18 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 /// How long an agent may take; one that is downloaded first takes its time.
 const ANSWERS: Duration = Duration::from_secs(30);
+/// For how a program ended to be known.
+const EXIT: Duration = Duration::from_secs(1);
 /// For its end.
 const END: Duration = Duration::from_secs(4);
 
-/// The built-in one and the saved ones.
-pub async fn agents(supervisor: &Supervisor, ours: &Programs, data: &DataDir) -> Vec<Finding> {
+/// The built-in one and the saved ones; each is told when it is known.
+pub async fn agents(
+    supervisor: &Supervisor,
+    ours: &Programs,
+    data: &DataDir,
+    mut tell: impl FnMut(Finding),
+) {
     let builtin = AgentConfig {
         name: "Built-in".into(),
         command: ours.gantry.display().to_string(),
@@ -23,11 +32,10 @@ pub async fn agents(supervisor: &Supervisor, ours: &Programs, data: &DataDir) ->
         offers: Default::default(),
     };
     let mut all = vec![("built-in".to_owned(), builtin)];
-    let mut findings = Vec::new();
     for row in Reader::new(&data.database).agents().unwrap_or_default() {
         match serde_json::from_str(&row.config) {
             Ok(config) => all.push((row.id, config)),
-            Err(error) => findings.push(Finding::problem(
+            Err(error) => tell(Finding::problem(
                 format!("agent {}", row.id),
                 format!("its stored configuration cannot be read: {error}"),
                 "remove it and add it again",
@@ -35,13 +43,16 @@ pub async fn agents(supervisor: &Supervisor, ours: &Programs, data: &DataDir) ->
         }
     }
     let looks = all.into_iter().map(|(id, config)| look(supervisor, id, config));
-    findings.extend(futures::future::join_all(looks).await);
-    findings
+    let mut looks: FuturesUnordered<_> = looks.collect();
+    while let Some(finding) = looks.next().await {
+        tell(finding);
+    }
 }
 
 async fn look(supervisor: &Supervisor, id: String, config: AgentConfig) -> Finding {
     let check = format!("agent {id}");
-    let command = config.command.clone();
+    let words = std::iter::once(&config.command).chain(&config.args);
+    let command = words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     match start(supervisor, &id, config).await {
         Ok(said) => Finding::ok(check, said),
         Err((why, advice)) => {
@@ -93,7 +104,12 @@ async fn start(
         None
     };
     let answer = Deadline::after(ANSWERS).bound(asked).await;
+    let exit = match answer {
+        Ok(None) => Deadline::after(EXIT).bound(child.tree.exited()).await.ok(),
+        _ => None,
+    };
     let ended = child.tree.stop(Cause::Quit, Deadline::after(END)).await;
+    child.stderr.settled().await;
     let last = child.stderr.lines(3).join(" | ");
     let with_last = |why: &str| match last.is_empty() {
         true => why.to_owned(),
@@ -101,7 +117,11 @@ async fn start(
     };
     match answer {
         Err(_) => Err((with_last("it did not answer `initialize` within 30 s"), None)),
-        Ok(None) => Err((with_last("it ended before it answered `initialize`"), None)),
+        Ok(None) => {
+            let exit = exit.map_or(String::new(), |exit| format!(" with {exit}"));
+            let why = format!("it ended{exit} before it answered `initialize`");
+            Err((with_last(&why), None))
+        }
         Ok(Some(message)) if message.get("error").is_some() => {
             Err((format!("it refused `initialize`: {}", message["error"]["message"]), None))
         }

@@ -98,18 +98,25 @@ pub async fn run(options: Doctor) -> Result<u8, Failure> {
     let supervisor = Supervisor::new(scope.child("processes"), ours.warden.clone());
 
     let mut findings = Vec::new();
+    // Each is said when it is known: an agent may take half a minute.
+    let mut tell = |finding: Finding| {
+        if !options.json {
+            say(&finding.line());
+        }
+        findings.push(finding);
+    };
     // Before anything of ours runs that could be taken for a leftover.
-    findings.extend(instance::leftovers(&scope).await);
-    findings.extend(instance::instance(&data).await);
+    instance::leftovers(&scope).await.into_iter().for_each(&mut tell);
+    instance::instance(&data).await.into_iter().for_each(&mut tell);
     if let Some(port) = options.port {
-        findings.push(instance::port(&data, port).await);
+        tell(instance::port(&data, port).await);
     }
-    findings.extend(disk::data_directory(&data));
-    findings.push(disk::database(&data));
-    findings.extend(programs::login_shell(&supervisor).await);
-    findings.extend(programs::tools(&supervisor).await);
-    findings.push(programs::warden(&ours));
-    findings.extend(agents::agents(&supervisor, &ours, &data).await);
+    disk::data_directory(&data).into_iter().for_each(&mut tell);
+    tell(disk::database(&data));
+    programs::login_shell(&supervisor).await.into_iter().for_each(&mut tell);
+    programs::tools(&supervisor).await.into_iter().for_each(&mut tell);
+    tell(programs::warden(&ours));
+    agents::agents(&supervisor, &ours, &data, tell).await;
 
     let deadline = Deadline::after(END);
     supervisor.stop_all(Cause::Quit, deadline).await;
@@ -118,10 +125,6 @@ pub async fn run(options: Doctor) -> Result<u8, Failure> {
     let is_fine = findings.iter().all(|finding| finding.verdict != Verdict::Problem);
     if options.json {
         say(&json!({ "ok": is_fine, "data_dir": data.root, "findings": findings }).to_string());
-    } else {
-        for finding in &findings {
-            say(&finding.line());
-        }
     }
     Ok(u8::from(!is_fine))
 }

@@ -435,12 +435,16 @@ pub(super) fn check_server(name: &str, config: &ServerConfig) -> Result<()> {
     if name.trim().is_empty() {
         return Err(Error::invalid("name: give the server a name"));
     }
+    if name.contains(char::is_control) {
+        return Err(Error::invalid("name: a server's name must not hold control characters"));
+    }
     if name.chars().count() > LONGEST_NAME {
         return Err(Error::invalid(format!(
             "name: a server's name may have {LONGEST_NAME} characters; it is part of its address"
         )));
     }
     words::check("config", config.command.as_deref(), &config.args, &config.env)?;
+    words::check_headers("config", &config.headers)?;
     match (command.is_empty(), url.is_empty()) {
         (true, true) => Err(Error::invalid(format!(
             "config: `{name}` needs a `command` (a program on this computer) or a `url` (a remote server)"

@@ -24,7 +24,7 @@ use crate::{
     programs::Programs,
     session::{Sessions, SessionsParts},
     shutdown::{self, ExitReport, LastRun, Shutdown},
-    wire::LastExit,
+    wire::{Happening, LastExit},
 };
 use gantry_store::{Store, StoreError};
 use gantry_supervisor::{
@@ -35,6 +35,9 @@ use std::{
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
+
+/// Why a turn ended that no run of Gantry has ended.
+const CUT_OFF: &str = "Gantry ended while this turn was running";
 
 /// How long the sweep for leftovers of earlier runs may delay the start.
 const SWEEP_LIMIT: Duration = Duration::from_secs(2);
@@ -126,9 +129,9 @@ impl App {
             shutdown::keep_untold(&options.data, last_exit);
         }
         let store = Store::open(&options.data.database)?;
-        let reopened = store.end_open_turns("Gantry ended while this turn was running").await?;
-        if reopened > 0 {
-            tracing::warn!(turns = reopened, "turns of an earlier run were closed");
+        let cut_off = store.end_open_turns(CUT_OFF).await?;
+        if !cut_off.is_empty() {
+            tracing::warn!(turns = cut_off.len(), "turns of an earlier run were closed");
         }
 
         let scope = Scope::root("gantry");
@@ -165,6 +168,13 @@ impl App {
             events: events.clone(),
         });
         installs.remove_leftovers();
+        // Whoever follows such a session hears its end here, not for ever nothing.
+        events.publish_all(cut_off.into_iter().map(|(session, turn)| Happening::TurnEnded {
+            session,
+            turn,
+            reason: "error".to_owned(),
+            description: Some(CUT_OFF.to_owned()),
+        }));
         let shutdown = Shutdown::new();
         let parts = shutdown::Parts {
             scope: scope.clone(),
@@ -218,10 +228,15 @@ impl App {
         self.inner.instance.announce(url).map_err(|error| {
             crate::Error::failed(format!("run/instance.json could not be written: {error}"))
         })?;
-        shutdown::told(&self.inner.data);
         let saved = self.saved_servers().await?;
         self.inner.bridge.configure(saved).await;
         Ok(())
+    }
+
+    /// The host shows what is to be told of the last run; other hosts (`gantry chat` with a core of
+    /// its own) leave it to the next one.
+    pub fn shows_notices(&self) {
+        shutdown::told(&self.inner.data);
     }
 
     /// Resolves when the shutdown is over and everything was given back; the

@@ -36,6 +36,28 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Holds headers against what HTTP takes. `field` is where they stand.
+///
+/// # Errors
+/// Invalid; the message names the header.
+pub(super) fn check_headers(field: &str, headers: &BTreeMap<String, String>) -> Result<()> {
+    // RFC 9110, section 5.6.2 and 5.5.
+    let of_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    for (name, value) in headers {
+        if name.is_empty() || !name.chars().all(of_name) {
+            return Err(Error::invalid(format!(
+                "{field}.headers: {name:?} cannot be the name of a header"
+            )));
+        }
+        if value.contains(|c: char| c.is_control() && c != '\t') {
+            return Err(Error::invalid(format!(
+                "{field}.headers.{name}: must not hold line breaks or other control characters"
+            )));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +79,18 @@ mod tests {
         ] {
             let message = result.unwrap_err().message;
             assert!(message.starts_with(place), "{message}");
+        }
+    }
+
+    #[test]
+    fn headers_are_one_line_each() {
+        let header = |name: &str, value: &str| {
+            check_headers("f", &BTreeMap::from([(name.to_owned(), value.to_owned())]))
+        };
+        assert!(header("X-Any_1", "Bearer ${env:T}\tü").is_ok());
+        for (name, value) in [("", "x"), ("A B", "x"), ("X:", "x"), ("X", "a\r\nB: c"), ("X", "\0")]
+        {
+            assert!(header(name, value).unwrap_err().message.starts_with("f.headers"), "{name:?}");
         }
     }
 }

@@ -1,7 +1,10 @@
 //! What a server is: its configuration, what makes two of them the same, and
 //! what of it may be shown.
 
-use crate::wire::{OauthChoice, ServerConfig};
+use crate::{
+    traffic::mask_address,
+    wire::{OauthChoice, ServerConfig},
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -129,6 +132,7 @@ pub(super) fn masked(config: &ServerConfig) -> ServerConfig {
     shown.headers.values_mut().for_each(mask);
     shown.auth_token.as_mut().into_iter().for_each(mask);
     shown.client_secret_mut().into_iter().for_each(mask);
+    shown.url.as_mut().into_iter().for_each(mask_address);
     shown
 }
 
@@ -158,6 +162,9 @@ pub fn unmask(mut new: ServerConfig, old: &ServerConfig) -> ServerConfig {
             }
             true
         });
+    }
+    if new.url.is_some() && new.url == masked(old).url {
+        new.url.clone_from(&old.url);
     }
     if new.auth_token.as_deref() == Some(MASK) {
         new.auth_token.clone_from(&old.auth_token);

@@ -42,7 +42,7 @@ impl ServerTraffic {
         };
         let env = full.env.iter().filter(|(name, _)| is_hidden(name)).map(|(_, value)| value);
         let secrets = env.chain(full.headers.values()).chain(&full.auth_token);
-        let url = full.url.iter().filter(|_| config.url.as_deref().is_some_and(is_reference));
+        let url = full.url.iter().filter(|_| full.url != config.url);
         let secrets = secrets.chain(full.client_secret()).chain(url).cloned();
         self.kept().masks.learn(secrets.collect());
     }

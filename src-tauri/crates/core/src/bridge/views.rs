@@ -84,7 +84,8 @@ fn view(
 ) -> ServerView {
     // What a session would be listed: while it restarts, what is known of it.
     let listed = !matches!(facts.condition, Condition::Stopped | Condition::Failed);
-    let own_url = config.url.as_ref().filter(|_| is_passed_through(config));
+    let shown = masked(config);
+    let own_url = shown.url.as_ref().filter(|_| is_passed_through(config));
     ServerView {
         name: name.to_owned(),
         enabled: config.enabled,
@@ -102,7 +103,7 @@ fn view(
         used_by: used_by.into_iter().collect(),
         since: facts.since,
         saved,
-        config: masked(config),
+        config: shown,
     }
 }
 

@@ -100,6 +100,12 @@ async fn send_prompt(cell: &Arc<Cell>, mut job: Job) {
         Ok(accepted) => Ok(accepted),
         Err(problem) => {
             let error = match problem {
+                // Whatever it says, that is why.
+                _ if cell.deps.engines.is_quitting() => {
+                    drop_claim(cell, &job.turn);
+                    give_up(cell).await;
+                    Error::shutting_down()
+                }
                 Problem::Interrupted => {
                     drop_claim(cell, &job.turn);
                     give_up(cell).await;

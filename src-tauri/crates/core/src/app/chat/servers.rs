@@ -98,6 +98,7 @@ fn entry(
     }
     finish(&mut config, known);
     words::check(field, config.command.as_deref(), &config.args, &config.env)?;
+    words::check_headers(field, &config.headers)?;
     let spec = ServerSpec { name: name.to_owned(), config };
     found.push(Found { spec, inside: None });
     Ok(())
