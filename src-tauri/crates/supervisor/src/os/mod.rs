@@ -51,6 +51,7 @@ pub(crate) struct Start<'a> {
     pub env: &'a [(OsString, OsString)],
     pub cwd: &'a Path,
     /// The warden and its grace, where there is one.
+    #[cfg_attr(windows, expect(dead_code, reason = "a Job Object is in its place"))]
     pub warden: Option<(PathBuf, std::time::Duration)>,
 }
 
