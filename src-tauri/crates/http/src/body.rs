@@ -36,26 +36,38 @@ pub(crate) enum BodyProblem {
 }
 
 impl BodyProblem {
+    /// The status of an answer about it.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// What happened, where `limit` bytes are accepted.
+    pub fn words(&self, limit: usize) -> String {
+        match self {
+            Self::TooLarge => {
+                let mib = limit >> 20;
+                format!(
+                    "the body is larger than what this route accepts ({mib} MiB, {limit} bytes)"
+                )
+            }
+            Self::Slow => "the body took longer than a minute".to_owned(),
+            Self::Broken => "the body could not be read to its end".to_owned(),
+        }
+    }
+
     /// The answer for it.
     pub fn answer(&self, path: &str) -> Response {
-        let (status, code, message) = match self {
-            Self::TooLarge => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "PAYLOAD_TOO_LARGE",
-                "the body is larger than what this route accepts (10 MiB)",
-            ),
-            Self::Slow => (
-                StatusCode::REQUEST_TIMEOUT,
-                "REQUEST_TIMEOUT",
-                "the body took longer than a minute",
-            ),
-            Self::Broken => (
-                StatusCode::BAD_REQUEST,
-                "VALIDATION_ERROR",
-                "the body could not be read to its end",
-            ),
+        let code = match self {
+            Self::TooLarge => "PAYLOAD_TOO_LARGE",
+            Self::Slow => "REQUEST_TIMEOUT",
+            Self::Broken => "VALIDATION_ERROR",
         };
-        let mut response = answer::refuse(path, status, code, message);
+        let (status, message) = (self.status(), self.words(BODY_LIMIT));
+        let mut response = answer::refuse(path, status, code, &message);
         // What is left of the body is not read, so nothing else can follow on this connection.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response

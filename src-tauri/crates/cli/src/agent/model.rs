@@ -1,6 +1,7 @@
 //! Models behind an OpenAI-compatible endpoint: their list, and streaming chat completions.
 
 use super::upstream::is_loopback;
+use crate::mcp::remote::chain;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use gantry_core::bridge::MASK;
@@ -214,17 +215,6 @@ fn unreachable(error: reqwest::Error) -> String {
 
 fn broke(error: reqwest::Error) -> String {
     format!("the model's answer broke off: {}", chain(&error))
-}
-
-/// An error with its causes: the outermost one alone often says nothing.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// What an error body says.

@@ -4,6 +4,7 @@ use super::{App, words};
 use crate::{
     Error, Result,
     agents::{self, Found, Known},
+    bridge::MASK,
     session::{AgentSpec, is_secret},
     wire::*,
 };
@@ -304,9 +305,6 @@ pub fn builtin_spec() -> AgentSpec {
         offers: ClientOffers::default(),
     }
 }
-
-/// What stands for a secret value.
-const MASK: &str = "•••";
 
 /// The environment as it may be shown.
 fn masked(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {

@@ -38,10 +38,9 @@ pub(super) struct Replay {
 impl Replay {
     /// Takes what belongs to the conversation out of `updates`.
     pub(super) fn take(&mut self, updates: Vec<RawUpdate>) -> Vec<RawUpdate> {
-        let (replayed, others) = updates
+        let (replayed, others): (Vec<_>, Vec<_>) = updates
             .into_iter()
             .partition(|update| gantry_acp::is_part_of_conversation(&update.shape().kind));
-        let replayed: Vec<RawUpdate> = replayed;
         for update in replayed {
             self.bytes += update.get().len();
             if self.bytes > LONGEST_REPLAY {

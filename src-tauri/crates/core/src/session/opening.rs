@@ -14,7 +14,7 @@ use crate::{
     },
     wire::{ContextOutcome, EngineOutcome, PromptCapabilities, ServerReadiness},
 };
-use gantry_acp::{Opening, PeerError};
+use gantry_acp::{AgentFacts, Opening, PeerError};
 use gantry_supervisor::{Deadline, Ended};
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
@@ -219,57 +219,16 @@ async fn open(
         }
     }
     let servers: Vec<Value> = handover.iter().map(|handed| handed.entry.clone()).collect();
-    let mut context = ContextOutcome::New;
-    let mut opened = None;
-    if let (true, Some(id)) = (has_context, &remembered) {
-        context = ContextOutcome::Lost;
-        let mut ways = [(facts.resume, Opening::Resume(id)), (facts.load, Opening::Load(id))];
-        if is_strange {
-            // What was said in it is known to the agent alone.
-            ways.reverse();
-            cell.lock().replay = Some(Replay::default());
-        }
-        let mut why = "it cannot go on with a conversation".to_owned();
-        let mut refusal = None;
-        let died_in = cell.lock().died_in;
-        let usable = |way: &Opening<'_>| is_strange || died_in != Some(way.method());
-        for (_, way) in ways.into_iter().filter(|(offered, way)| *offered && usable(way)) {
-            match open_by(cell, engine, way, &servers).await {
-                Ok(session) => {
-                    opened = Some(session);
-                    context = ContextOutcome::Restored;
-                    break;
-                }
-                Err(PeerError::Lost) => {
-                    cell.lock().died_in = Some(way.method());
-                    return Err(engine_error(engine).await);
-                }
-                Err(error) => {
-                    tracing::warn!(session = cell.id, method = way.method(), %error, "the agent did not restore a session");
-                    why = error.to_string();
-                    refusal = Some(error);
-                }
-            }
-        }
-        let replay = cell.lock().replay.take();
-        if is_strange && opened.is_none() {
-            let agent = &engine.key().agent.id;
-            return Err(Error::upstream(format!(
-                "agent `{agent}` could not open this conversation: {why}"
-            )));
-        }
-        if let (None, Some(refusal)) = (&opened, refusal)
-            && cell.lock().kept.withheld.iter().any(|what| !of_a_server(what))
-        {
-            // With what it had, it may well go on: a new conversation would give up the old one.
-            return Err(refused(cell, &refusal));
-        }
-        if let Some(replay) = replay {
-            adopt::keep(cell, replay).await?;
-        }
-    } else if has_context {
-        context = ContextOutcome::Lost;
-    }
+    let opened = match &remembered {
+        Some(id) if is_strange => Some(take_up(cell, engine, &facts, id, &servers).await?),
+        Some(id) if has_context => restore(cell, engine, &facts, id, &servers).await?,
+        _ => None,
+    };
+    let context = match &opened {
+        Some(_) => ContextOutcome::Restored,
+        None if has_context => ContextOutcome::Lost,
+        None => ContextOutcome::New,
+    };
     let acp_id = match opened {
         Some(id) => id,
         None => match open_by(cell, engine, Opening::New, &servers).await {
@@ -294,6 +253,85 @@ async fn open(
         return Err(engine_error(engine).await);
     }
     Ok((acp_id, context))
+}
+
+/// Goes on with the conversation. `None` when the agent cannot: it has to begin anew.
+async fn restore(
+    cell: &Arc<Cell>,
+    engine: &Engine,
+    facts: &AgentFacts,
+    id: &str,
+    servers: &[Value],
+) -> Result<Option<String>> {
+    let died_in = cell.lock().died_in;
+    let ways = [(facts.resume, Opening::Resume(id)), (facts.load, Opening::Load(id))];
+    let ways = ways.into_iter().filter(|(offered, way)| *offered && died_in != Some(way.method()));
+    match by_one_of(cell, engine, ways, servers).await? {
+        Ok(session) => Ok(Some(session)),
+        // With what it had, it may well go on: a new conversation would give up the old one.
+        Err(Some(refusal)) if cell.lock().kept.withheld.iter().any(|what| !of_a_server(what)) => {
+            Err(refused(cell, &refusal))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Goes on with a conversation that the agent had before us. What was said in it is known to the
+/// agent alone, so one that can tell it is asked for that.
+async fn take_up(
+    cell: &Arc<Cell>,
+    engine: &Engine,
+    facts: &AgentFacts,
+    id: &str,
+    servers: &[Value],
+) -> Result<String> {
+    cell.lock().replay = Some(Replay::default());
+    let ways = [(facts.load, Opening::Load(id)), (facts.resume, Opening::Resume(id))];
+    let ways = ways.into_iter().filter(|(offered, _)| *offered);
+    let opened = by_one_of(cell, engine, ways, servers).await;
+    let replay = cell.lock().replay.take().unwrap_or_default();
+    match opened? {
+        Ok(session) => {
+            adopt::keep(cell, replay).await?;
+            Ok(session)
+        }
+        Err(refusal) => {
+            let why = refusal.map_or_else(
+                || "it cannot go on with a conversation".to_owned(),
+                |refusal| refusal.to_string(),
+            );
+            let agent = &engine.key().agent.id;
+            Err(Error::upstream(format!("agent `{agent}` could not open this conversation: {why}")))
+        }
+    }
+}
+
+/// Opens a session that the agent knows in the first of these ways that it does not refuse. Inside,
+/// what it said to the last one.
+///
+/// # Errors
+/// The agent ended.
+async fn by_one_of(
+    cell: &Arc<Cell>,
+    engine: &Engine,
+    ways: impl Iterator<Item = (bool, Opening<'_>)>,
+    servers: &[Value],
+) -> Result<std::result::Result<String, Option<PeerError>>> {
+    let mut refusal = None;
+    for (_, way) in ways {
+        match open_by(cell, engine, way, servers).await {
+            Ok(session) => return Ok(Ok(session)),
+            Err(PeerError::Lost) => {
+                cell.lock().died_in = Some(way.method());
+                return Err(engine_error(engine).await);
+            }
+            Err(error) => {
+                tracing::warn!(session = cell.id, method = way.method(), %error, "the agent did not restore a session");
+                refusal = Some(error);
+            }
+        }
+    }
+    Ok(Err(refusal))
 }
 
 /// The session is open from now on; false when its engine is gone already.

@@ -6,7 +6,7 @@ use super::{
     stream,
     unread::Lane,
 };
-use crate::body::{self, BodyProblem};
+use crate::body;
 use axum::{
     body::Body,
     extract::State,
@@ -87,19 +87,11 @@ async fn take<E: Endpoints>(
 /// Reads the body. What is left of one that is too large is read and thrown away, so that its
 /// sender gets to read why.
 async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
-    let (status, why) = match body::read(headers, body, BODY_LIMIT).await {
+    let problem = match body::read(headers, body, BODY_LIMIT).await {
         Ok(body) => return Ok(body),
-        Err(BodyProblem::TooLarge) => {
-            (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {BODY_LIMIT} bytes"))
-        }
-        Err(BodyProblem::Slow) => {
-            (StatusCode::REQUEST_TIMEOUT, "the body took longer than a minute".to_owned())
-        }
-        Err(BodyProblem::Broken) => {
-            (StatusCode::BAD_REQUEST, "the body could not be read to its end".to_owned())
-        }
+        Err(problem) => problem,
     };
-    let mut response = Refused(status, why).into_response();
+    let mut response = Refused(problem.status(), problem.words(BODY_LIMIT)).into_response();
     // There may be more of it than was thrown away: nothing else can follow on this connection.
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     Err(response)
