@@ -187,7 +187,9 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
                 "it is too long",
             ),
             Line::Whole => {
-                let text = String::from_utf8_lossy(&line);
+                // Nearly always it is text, which is known much sooner than what of it is not.
+                let text = std::str::from_utf8(&line)
+                    .map_or_else(|_| String::from_utf8_lossy(&line), Cow::Borrowed);
                 let text = whole_characters(text.trim());
                 let text = &*text;
                 if text.is_empty() {

@@ -65,7 +65,10 @@ impl ServerTraffic {
 
     fn add(&self, from_agent: bool, line: &[u8]) {
         // One byte more than is kept tells that there was more.
-        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST + 1)]);
+        let line = &line[..line.len().min(LONGEST + 1)];
+        // Nearly always it is text, which is known much sooner than what of it is not.
+        let text = std::str::from_utf8(line)
+            .map_or_else(|_| String::from_utf8_lossy(line), std::borrow::Cow::Borrowed);
         if text.trim().is_empty() {
             return;
         }

@@ -7,7 +7,7 @@ use gantry_supervisor::{
     Cause, Child, Deadline, Exit, Launch, LaunchError, Role, StderrTail, Task,
 };
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 /// How long the warden gives the agent on its own account between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(1);
@@ -24,6 +24,10 @@ const MOST_RUBBISH: usize = 8_000_000;
 const STDERR_LINES: usize = 10;
 /// Messages that are handed on together, when so many are there.
 const BATCH: usize = 512;
+/// Updates that follow others so closely are of an agent that streams faster than anybody reads.
+/// As long is waited for more of them: each batch wakes the store, the feed and every reader, and
+/// batches of one or two cost several times what the updates themselves do.
+const BURST: Duration = Duration::from_millis(1);
 
 /// Runs an engine from its launch to its end.
 pub(super) async fn run(engine: Engine, engines: Engines) {
@@ -164,10 +168,20 @@ async fn launch(engine: &Engine) -> Result<Child, LaunchError> {
 }
 
 /// Hands on what the agent sends, in its order. Never waits for anybody but the agent.
-/// Updates that are there at once are handed on at once.
+/// Updates that are there at once are handed on at once, those of a burst with the next of it.
 async fn pump(engine: Engine, mut received: mpsc::Receiver<FromAgent>) {
     let mut batch = Vec::with_capacity(BATCH);
+    let mut burst_until = Instant::now();
     while received.recv_many(&mut batch, BATCH).await > 0 {
+        let is_burst = batch.len() < BATCH && Instant::now() < burst_until;
+        if is_burst && batch.iter().all(|message| matches!(message, FromAgent::Update { .. })) {
+            tokio::time::sleep(BURST).await;
+            while batch.len() < BATCH
+                && let Ok(message) = received.try_recv()
+            {
+                batch.push(message);
+            }
+        }
         let mut updates = Updates { engine: &engine, session: String::new(), updates: Vec::new() };
         for message in batch.drain(..) {
             match message {
@@ -179,6 +193,7 @@ async fn pump(engine: Engine, mut received: mpsc::Receiver<FromAgent>) {
             }
         }
         updates.hand_on();
+        burst_until = Instant::now() + BURST;
     }
 }
 
