@@ -31,6 +31,8 @@ const ROUNDS: usize = 9;
 const CALLS: usize = 300;
 const CALLERS: usize = 16;
 const CALLS_EACH: usize = 40;
+/// Of a server that has to get warm first, and that collects its garbage when it likes.
+const REAL_CALLS_EACH: usize = 150;
 const SERVERS: usize = 8;
 const BIG: u64 = 20 << 20;
 const BOUND: Duration = Duration::from_secs(60);
@@ -197,17 +199,20 @@ async fn throughput(ways: &Ways, report: &mut Report) {
     let (mut direct, mut echo, mut bridge) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let rates = [
-            rate((0..CALLERS).map(|_| async || call(&ways.direct, &text).await)).await,
-            rate((0..CALLERS).map(|_| async || ways.echo_once(&message).await)).await,
-            rate(light.iter().map(|one| {
-                async || {
-                    let result = one.lock().await.call("echo", &arguments).await;
-                    assert_eq!(
-                        result["content"][0]["text"].as_str().map(str::len),
-                        Some(text.len())
-                    );
-                }
-            }))
+            rate(CALLS_EACH, (0..CALLERS).map(|_| async || call(&ways.direct, &text).await)).await,
+            rate(CALLS_EACH, (0..CALLERS).map(|_| async || ways.echo_once(&message).await)).await,
+            rate(
+                CALLS_EACH,
+                light.iter().map(|one| {
+                    async || {
+                        let result = one.lock().await.call("echo", &arguments).await;
+                        assert_eq!(
+                            result["content"][0]["text"].as_str().map(str::len),
+                            Some(text.len())
+                        );
+                    }
+                }),
+            )
             .await,
         ];
         if round > 0 {
@@ -252,13 +257,16 @@ async fn real_throughput(stage: &Stage, instance: &Instance, report: &mut Report
     };
     let (mut direct, mut bridge) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
-        let one = rate((0..CALLERS).map(|_| async || once(&own).await)).await;
-        let other = rate(light.iter().map(|light| {
-            async || {
-                let result = light.lock().await.call("echo", &arguments).await;
-                assert!(result["content"].is_array(), "{result}");
-            }
-        }))
+        let one = rate(REAL_CALLS_EACH, (0..CALLERS).map(|_| async || once(&own).await)).await;
+        let other = rate(
+            REAL_CALLS_EACH,
+            light.iter().map(|light| {
+                async || {
+                    let result = light.lock().await.call("echo", &arguments).await;
+                    assert!(result["content"].is_array(), "{result}");
+                }
+            }),
+        )
         .await;
         if round > 0 {
             direct.push(one);
@@ -273,15 +281,16 @@ async fn real_throughput(stage: &Stage, instance: &Instance, report: &mut Report
     report.at_least(what, figure, bridge / direct, 0.6);
 }
 
-async fn rate(callers: impl Iterator<Item = impl AsyncFn()>) -> f64 {
+/// Calls a second when each caller makes so many.
+async fn rate(each: usize, callers: impl Iterator<Item = impl AsyncFn()>) -> f64 {
     let began = Instant::now();
     let callers = callers.map(|once| async move {
-        for _ in 0..CALLS_EACH {
+        for _ in 0..each {
             once().await;
         }
     });
     let callers = futures::future::join_all(callers).await.len();
-    (callers * CALLS_EACH) as f64 / began.elapsed().as_secs_f64()
+    (callers * each) as f64 / began.elapsed().as_secs_f64()
 }
 
 /// From the request until all are ready; the slowest takes a second.

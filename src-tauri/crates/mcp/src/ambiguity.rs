@@ -9,6 +9,7 @@ use crate::{
     Envelope, Kind, frame,
     modern::{CAPABILITIES, CLIENT_INFO, LOG_LEVEL, VERSION},
 };
+use std::borrow::Cow;
 
 /// The members of `_meta` that decide something here.
 const META: [&str; 5] = ["progressToken", VERSION, CAPABILITIES, CLIENT_INFO, LOG_LEVEL];
@@ -33,9 +34,12 @@ pub fn of(message: &Envelope) -> Option<String> {
     if matches!(message.kind(), Kind::Result | Kind::Error) {
         return None;
     }
-    let params = message.params()?;
-    in_object("params", params, decisive(message.method()))
-        .or_else(|| in_object("_meta", frame::field(params, "_meta")?, &META))
+    let decisive = decisive(message.method());
+    let of_params = match message.names() {
+        Some(names) => among("params", &names, decisive),
+        None => in_object("params", message.params()?, decisive),
+    };
+    of_params.or_else(|| in_object("_meta", message.param(&["_meta"])?, &META))
 }
 
 /// The same for an object: `decisive` members must be the only ones of their names.
@@ -46,15 +50,21 @@ fn in_object(place: &str, object: &str, decisive: &[&str]) -> Option<String> {
     let Some(fields) = frame::fields(object) else {
         return Some(format!("`{place}` has a member whose name is not valid Unicode"));
     };
-    if let Some(name) = decisive.iter().find(|name| is_twice(&fields, name)) {
-        return Some(format!("`{name}` is there twice in `{place}`"));
-    }
-    let alike = fields.iter().find(|(name, _)| is_like_one_of(name, decisive));
-    alike.map(|(name, _)| format!("`{name}` in `{place}` could be taken for another member"))
+    let names: Vec<_> = fields.into_iter().map(|(name, _)| name).collect();
+    among(place, &names, decisive)
 }
 
-fn is_twice(fields: &frame::Fields<'_>, name: &str) -> bool {
-    fields.iter().filter(|(known, _)| known == name).nth(1).is_some()
+/// The same, of the names of its members.
+fn among(place: &str, names: &[Cow<'_, str>], decisive: &[&str]) -> Option<String> {
+    if let Some(name) = decisive.iter().find(|name| is_twice(names.iter(), name)) {
+        return Some(format!("`{name}` is there twice in `{place}`"));
+    }
+    let alike = names.iter().find(|name| is_like_one_of(name, decisive));
+    alike.map(|name| format!("`{name}` in `{place}` could be taken for another member"))
+}
+
+fn is_twice<'a>(names: impl Iterator<Item = &'a Cow<'a, str>>, name: &str) -> bool {
+    names.filter(|known| *known == name).nth(1).is_some()
 }
 
 /// Whether more than one member has the name of a step of this path.
@@ -66,7 +76,7 @@ pub(crate) fn on_path(object: &str, path: &[String]) -> bool {
         };
         let Some(fields) = frame::fields(here) else { return true };
         place = frame::field(here, step);
-        is_twice(&fields, step)
+        is_twice(fields.iter().map(|(name, _)| name), step)
     })
 }
 

@@ -11,7 +11,7 @@ use serde::{
     de::{Error as _, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
-use std::{borrow::Cow, fmt, ops::Range};
+use std::{borrow::Cow, fmt, ops::Range, sync::OnceLock};
 
 /// JSON-RPC: the text was not JSON.
 pub const PARSE_ERROR: i64 = -32700;
@@ -58,7 +58,14 @@ pub struct Envelope {
     params: Option<Range<usize>>,
     outcome: Option<Range<usize>>,
     alike: Option<String>,
+    members: OnceLock<Option<Members>>,
 }
+
+/// Where the members of an object are in a line: names (without quotes) and values.
+type Members = Box<[(Range<usize>, Range<usize>)]>;
+
+/// Of parameters with more members than these nothing is remembered.
+const MOST_MEMBERS: usize = 16;
 
 /// A line that is not a message.
 #[derive(Debug, thiserror::Error)]
@@ -167,7 +174,8 @@ impl Envelope {
         let (id, params) = (id.map(at), parts.params.map(at));
         let outcome = parts.result.or(parts.error).map(at);
         let method = method.unwrap_or_default();
-        Ok(Self { kind, method, id, params, outcome, alike: parts.alike, line })
+        let (alike, members) = (parts.alike, OnceLock::new());
+        Ok(Self { kind, method, id, params, outcome, alike, members, line })
     }
 
     /// What it is.
@@ -208,7 +216,38 @@ impl Envelope {
 
     /// A value below `params`, by path, as raw JSON.
     pub fn param(&self, path: &[&str]) -> Option<&str> {
-        path.iter().try_fold(self.params()?, |object, name| field(object, name))
+        let Some((first, rest)) = path.split_first() else { return self.params() };
+        let found = match self.members() {
+            Some(members) => {
+                let (_, value) =
+                    members.iter().find(|(name, _)| self.text(Some(name)) == Some(first))?;
+                self.text(Some(value)).filter(|value| *value != "null")
+            }
+            None => field(self.params()?, first),
+        };
+        rest.iter().try_fold(found?, |object, name| field(object, name))
+    }
+
+    /// The names of the members of `params`, when they are remembered.
+    pub(crate) fn names(&self) -> Option<Vec<Cow<'_, str>>> {
+        let name = |range| self.text(Some(range)).map(Cow::Borrowed);
+        self.members()?.iter().map(|(range, _)| name(range)).collect()
+    }
+
+    /// The members of `params`: they are asked for again and again on the way of a message and
+    /// may be long, so they are looked for once. `None` when that is not worth it, or not possible.
+    fn members(&self) -> Option<&Members> {
+        let members = self.members.get_or_init(|| {
+            let params = self.params().filter(|params| params.starts_with('{'))?;
+            let fields = fields(params).filter(|fields| fields.len() <= MOST_MEMBERS)?;
+            let place = |(name, value): &(Cow<'_, str>, &RawValue)| match name {
+                Cow::Borrowed(name) => Some((self.span(name), self.span(value.get()))),
+                // It is not in the line as it is meant.
+                Cow::Owned(_) => None,
+            };
+            fields.iter().map(place).collect()
+        });
+        members.as_ref()
     }
 
     /// Where a piece of `line` that was borrowed from this envelope is.
@@ -366,8 +405,10 @@ pub fn replaced(line: Bytes, range: Range<usize>, text: &str) -> Bytes {
 /// One line for a line-based transport: line breaks inside become spaces (in
 /// valid JSON they can only be white space between tokens) and one ends it.
 pub fn to_line(mut message: BytesMut) -> Bytes {
-    for byte in message.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')) {
-        *byte = b' ';
+    let mut from = 0;
+    while let Some(found) = memchr::memchr2(b'\n', b'\r', &message[from..]) {
+        from += found;
+        message[from] = b' ';
     }
     message.extend_from_slice(b"\n");
     message.freeze()

@@ -138,7 +138,7 @@ async fn everything_passes_both_ways_and_our_own_end_ends_the_session_there() {
 #[tokio::test]
 async fn a_host_that_comes_back_without_our_session_gets_a_new_one() {
     let far = hub("far");
-    let _seen = SCRIPT.connect(&far, 1).await;
+    let mut seen = SCRIPT.connect(&far, 1).await;
     let (sessions, port, stop) = listen(&far, 0).await;
     let near = connect(hub("near"), 1, port, "right").await;
     ready(&near.hub, 1).await;
@@ -147,6 +147,9 @@ async fn a_host_that_comes_back_without_our_session_gets_a_new_one() {
     peer.initialize(&front, json!({})).await;
     peer.ask(&front, "tools/list", json!({}), &mut vec![]).await;
     peer.request(&front, json!(1), "tools/call", json!({ "name": "hang" }));
+    // It has to be on its way: one that finds nobody ends the session.
+    let is_there = async { while seen.recv().await.expect("alive")["params"]["name"] != "hang" {} };
+    tokio::time::timeout(BOUND, is_there).await.expect("in time");
     // The host goes with everything it knew.
     stop.send(()).expect("it runs");
     sessions.close();
@@ -156,7 +159,7 @@ async fn a_host_that_comes_back_without_our_session_gets_a_new_one() {
     // It comes back at the same place and does not know us, which nobody notices.
     let (_sessions, _port, _stop) = listen_again(&far, port).await;
     let answer = peer.ask(&front, "tools/call", json!({ "name": "echo" }), &mut vec![]).await;
-    assert_eq!(answer["result"]["by"], "far");
+    assert_eq!(answer["result"]["by"], "far", "{answer}");
     drop(near.stop);
     assert_eq!(why(near.over).await, Err(()), "it was one and the same connection");
 }
