@@ -135,11 +135,13 @@ impl Bridge {
                     "the server `{name}` is disabled; enable it first"
                 )));
             }
-            let follows = target.place.follows_saved();
-            let ids: Vec<SlotId> = if follows {
+            let ids: Vec<SlotId> = if target.place.follows_saved() {
                 registry.saved_slots(name).map(|slot| slot.id).collect()
             } else {
-                vec![target.id]
+                // Sessions may have different servers under one name; all that is known of them
+                // here is the name.
+                let of = |slot: &&Slot| slot.name == name && slot.place.is_inline();
+                registry.slots.values().filter(of).map(|slot| slot.id).collect()
             };
             let mut launches = Vec::new();
             let mut tried = None;

@@ -19,7 +19,7 @@ const STABLE: Duration = Duration::from_secs(30);
 const RESTARTS_MOST: u32 = 6;
 /// Restarts in a row of a server that has never been ready: most likely its
 /// configuration is wrong, and a session is waiting for the verdict.
-const FIRST_RESTARTS_MOST: u32 = 3;
+const FIRST_RESTARTS_MOST: u32 = 2;
 /// From an answered ping to the next.
 const PING_EVERY: Duration = Duration::from_secs(15);
 /// Pings without an answer, one after the other, after which it is restarted.

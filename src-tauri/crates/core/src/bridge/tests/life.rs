@@ -192,6 +192,18 @@ async fn a_restart_by_hand_ends_the_old_one_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restart_by_name_reaches_all_servers_of_sessions_that_have_it() {
+    let fixture = Fixture::new();
+    fixture.open("a", Some(vec![spec("x", "mark=a")])).await;
+    fixture.open("b", Some(vec![spec("x", "mark=b")])).await;
+    let before = fixture.world.launches("x");
+    fixture.bridge.restart("x", soon()).await.unwrap();
+    assert_eq!(fixture.world.launches("x"), before + 2);
+    assert_eq!(fixture.world.alive().len(), 2);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn stop_all_is_final() {
     let fixture = Fixture::new();
     let saved: Vec<_> = (0..6)
