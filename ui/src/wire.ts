@@ -2283,6 +2283,12 @@ engine_idle_minutes?: number,
  */
 one_engine_per_session?: boolean, 
 /**
+ * How many agents are started anew, without a session, when their last session was stopped,
+ * so that the next one begins at once; at most 8. They end after `engine_idle_minutes` (after
+ * 30 when that is 0). 0: none.
+ */
+warm_engines?: number, 
+/**
  * How long a prompt waits for its servers, for all together, unless the request says
  * otherwise; milliseconds.
  */
@@ -2325,6 +2331,10 @@ engine_idle_minutes?: number,
  * Whether each session has an engine of its own.
  */
 one_engine_per_session?: boolean, 
+/**
+ * How many agents are kept ready without a session, at most 8; 0: none.
+ */
+warm_engines?: number, 
 /**
  * Milliseconds that a prompt waits for its servers.
  */

@@ -74,6 +74,8 @@ export const en = {
   'settings.permissionTimeoutWhat': 'A request that nobody answers in this time is rejected. 0 means never.',
   'settings.idle': 'End idle agents',
   'settings.idleWhat': 'An agent that has had nothing to do for this long ends, and starts again with the next message. 0 means never.',
+  'settings.warm': 'Keep agents ready',
+  'settings.warmWhat': 'After the last conversation of an agent was stopped, the agent starts anew and waits for the next one, without a conversation and without servers. It ends after the time above. 0 means none.',
   'settings.ownEngine': 'One agent process for each session',
   'settings.ownEngineWhat': 'Sessions cannot disturb each other; costs more memory.',
   'settings.agents': 'Agents',
@@ -228,6 +230,7 @@ export const en = {
 
   'unit.s': 's',
   'unit.min': 'min',
+  'unit.agents': 'agents',
   'span.ms': '{n} ms',
   'span.s': '{n} s',
   'span.min': '{n} min {s} s',

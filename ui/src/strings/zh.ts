@@ -72,6 +72,8 @@ export const zh: Texts = {
   'settings.permissionTimeoutWhat': '超过此时间无人答复的请求将被拒绝。0 表示从不。',
   'settings.idle': '结束空闲的智能体',
   'settings.idleWhat': '空闲超过此时间的智能体会结束，并在下一条消息时重新启动。0 表示从不。',
+  'settings.warm': '让智能体保持就绪',
+  'settings.warmWhat': '停止某个智能体的最后一个会话后，该智能体会重新启动并等待下一个会话，期间不占用任何会话或服务器，并在超过上述时间后结束。0 表示不保留。',
   'settings.ownEngine': '每个会话使用独立的智能体进程',
   'settings.ownEngineWhat': '会话之间互不影响，但占用更多内存。',
   'settings.agents': '智能体',
@@ -226,6 +228,7 @@ export const zh: Texts = {
 
   'unit.s': '秒',
   'unit.min': '分钟',
+  'unit.agents': '个',
   'span.ms': '{n} 毫秒',
   'span.s': '{n} 秒',
   'span.min': '{n} 分 {s} 秒',

@@ -39,6 +39,7 @@ impl App {
         self.still_open()?;
         let (known, _) = self.known_agent(&input.id).await?;
         self.installs().install(known).await?;
+        self.sessions().end_warm(&input.id).await;
         self.known_agent(&input.id).await.map(|(known, found)| self.known_view(&known, found))
     }
 
@@ -49,6 +50,8 @@ impl App {
     pub async fn agents_uninstall(&self, input: AgentId) -> Result<AgentView> {
         self.still_open()?;
         let (known, _) = self.known_agent(&input.id).await?;
+        // What lives in these files may not outlive them.
+        self.sessions().end_warm(&known.id).await;
         self.installs().uninstall(&known.id).await?;
         self.known_agent(&input.id).await.map(|(known, found)| self.known_view(&known, found))
     }
@@ -150,6 +153,7 @@ impl App {
         self.store()
             .save_agent(AgentRow { id: input.id.clone(), config, saved_at: crate::events::now() })
             .await?;
+        self.sessions().end_warm(&input.id).await;
         self.events().publish(Happening::AgentsChanged {});
         Ok(view(&input.id, &input.config))
     }
@@ -163,6 +167,7 @@ impl App {
         if !self.store().remove_agent(&input.id).await? {
             return Err(Error::not_found(format!("there is no saved agent `{}`", input.id)));
         }
+        self.sessions().end_warm(&input.id).await;
         self.events().publish(Happening::AgentsChanged {});
         Ok(Done::OK)
     }

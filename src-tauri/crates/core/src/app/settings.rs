@@ -8,6 +8,8 @@ use tokio::sync::watch;
 
 /// The key in the store.
 const KEY: &str = "settings";
+/// Engines that wait for a first session cost memory.
+const MOST_WARM: u32 = 8;
 /// A month: clocks cannot reckon with any number that fits into a request.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
 
@@ -26,6 +28,7 @@ pub(super) fn engine_rules(settings: &Settings) -> EngineRules {
     EngineRules {
         idle: (minutes > 0).then(|| Duration::from_secs(60 * minutes)),
         one_per_session: settings.one_engine_per_session,
+        warm: usize::try_from(settings.warm_engines.min(MOST_WARM)).unwrap_or_default(),
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::time::Instant;
 
 /// What engines are made of.
 #[derive(Clone, Debug)]
@@ -47,10 +48,14 @@ struct Table {
 struct Entry {
     engine: Engine,
     members: BTreeMap<String, Arc<dyn Conversation>>,
+    /// Since when it waits for a first session.
+    warm_since: Option<Instant>,
     /// Its sessions will be told soon that there are more or fewer of them.
     is_telling: bool,
 }
 
+/// How long an engine without a session may take to end.
+const END_WARM: Duration = Duration::from_secs(5);
 /// How soon sessions learn of a neighbour, and how much later for each of them: a thousand
 /// that come one after the other are not told a thousand times each.
 const TELL_AFTER: Duration = Duration::from_millis(30);
@@ -100,26 +105,27 @@ impl Engines {
                 table.started
             });
             if running.is_none() {
-                let engine = Engine::new(key.clone(), number, self.parts.clone());
-                table.by_key.insert(key.clone(), number);
-                table
-                    .engines
-                    .insert(number, Entry { engine, members: BTreeMap::new(), is_telling: false });
+                table.insert(number, Engine::new(key.clone(), number, self.parts.clone()), None);
             }
             let Some(entry) = table.engines.get_mut(&number) else {
                 return Err(Error::interrupted("the engine ended meanwhile; try again"));
             };
             entry.members.insert(session.to_owned(), conversation);
+            entry.warm_since = None;
             if running.is_some() {
                 self.tell_soon(entry);
             }
             (entry.engine.clone(), running.is_none())
         };
         if started {
-            let name = format!("engine-{}-{}", engine.key().agent.id, engine.number());
-            self.parts.scope.spawn(name, run(engine.clone(), self.clone()));
+            self.launch(&engine);
         }
         Ok(Attached { engine, started })
+    }
+
+    fn launch(&self, engine: &Engine) {
+        let name = format!("engine-{}-{}", engine.key().agent.id, engine.number());
+        self.parts.scope.spawn(name, run(engine.clone(), self.clone()));
     }
 
     /// Takes a session out of an engine. True when it was the last one: the
@@ -208,6 +214,55 @@ impl Engines {
             .collect()
     }
 
+    /// Starts an engine of this key that has no session yet, so that the next one finds it
+    /// ready. At most `most` wait like that: older ones make room. Does nothing where the key has
+    /// an engine, or belongs to one session.
+    pub(crate) fn keep_warm(&self, key: &EngineKey, most: usize) {
+        let (engine, leaving) = {
+            let mut table = self.table();
+            if most == 0
+                || table.quitting
+                || key.session.is_some()
+                || table.by_key.contains_key(key)
+            {
+                return;
+            }
+            let leaving = table.retire_warm(|_, _, newer| newer + 1 >= most);
+            table.started += 1;
+            let number = table.started;
+            let engine = Engine::new(key.clone(), number, self.parts.clone());
+            table.insert(number, engine.clone(), Some(Instant::now()));
+            (engine, leaving)
+        };
+        self.launch(&engine);
+        self.end_soon(leaving);
+    }
+
+    /// Ends the engines that have waited longer than `longest` for a first session, and those
+    /// above `most`.
+    pub(crate) fn limit_warm(&self, most: usize, longest: Duration) {
+        let leaving =
+            self.table().retire_warm(|_, since, newer| newer >= most || since.elapsed() >= longest);
+        self.end_soon(leaving);
+    }
+
+    /// Ends those of an agent that is not what it was; returns when they have ended.
+    pub(crate) async fn end_warm_of(&self, agent: &str) {
+        let leaving = self.table().retire_warm(|engine, _, _| engine.key().agent.id == agent);
+        let deadline = Deadline::after(END_WARM);
+        let endings = leaving.iter().map(|engine| self.stop_unused(engine, deadline));
+        futures::future::join_all(endings).await;
+    }
+
+    fn end_soon(&self, engines: Vec<Engine>) {
+        for engine in engines {
+            let (engines, name) = (self.clone(), format!("warm-engine-{}", engine.number()));
+            self.parts.scope.spawn(name, async move {
+                engines.stop_unused(&engine, Deadline::after(END_WARM)).await;
+            });
+        }
+    }
+
     /// From now on nothing starts, and an engine that ends was meant to.
     pub(crate) fn quit(&self) {
         self.table().quitting = true;
@@ -250,6 +305,31 @@ impl Engines {
 }
 
 impl Table {
+    fn insert(&mut self, number: u64, engine: Engine, warm_since: Option<Instant>) {
+        self.by_key.insert(engine.key().clone(), number);
+        let entry = Entry { engine, members: BTreeMap::new(), warm_since, is_telling: false };
+        self.engines.insert(number, entry);
+    }
+
+    /// Takes out of use those engines without a session of which `is_over` says so: it is told
+    /// since when each waits, and how many began to wait after it.
+    fn retire_warm(&mut self, is_over: impl Fn(&Engine, Instant, usize) -> bool) -> Vec<Engine> {
+        let warm = self.engines.values().rev();
+        let warm = warm.filter_map(|entry| Some((entry.engine.clone(), entry.warm_since?)));
+        // By their numbers, the newest first.
+        let over =
+            warm.enumerate().filter(|(newer, (engine, since))| is_over(engine, *since, *newer));
+        let over: Vec<Engine> = over.map(|(_, (engine, _))| engine).collect();
+        for engine in &over {
+            self.retire(engine);
+            if let Some(entry) = self.engines.get_mut(&engine.number()) {
+                // It is ended once.
+                entry.warm_since = None;
+            }
+        }
+        over
+    }
+
     /// The next session with this key gets another engine.
     fn retire(&mut self, engine: &Engine) {
         if self.by_key.get(engine.key()) == Some(&engine.number()) {

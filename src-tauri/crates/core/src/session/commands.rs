@@ -25,6 +25,11 @@ impl Sessions {
         });
     }
 
+    /// Ends the engines of an agent that wait for a first session: it is not what it was.
+    pub async fn end_warm(&self, agent: &str) {
+        self.inner.deps.engines.end_warm_of(agent).await;
+    }
+
     /// Sets mode, model or an option, now and whenever the session is opened again.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! The end of engines that nobody uses: their sessions are parked, and come
-//! back with the next prompt.
+//! back with the next prompt. Those that wait for a first session end too.
 
 use super::{
     EngineRules,
@@ -22,8 +22,8 @@ pub(super) async fn run(sessions: Weak<super::Inner>) {
         return;
     };
     loop {
-        let EngineRules { idle, .. } = *rules.borrow_and_update();
-        let pause = idle.map_or(EVERY.1, |idle| (idle / 4).clamp(EVERY.0, EVERY.1));
+        let now: EngineRules = *rules.borrow_and_update();
+        let pause = (now.longest_warm() / 4).clamp(EVERY.0, EVERY.1);
         tokio::select! {
             biased;
             () = scope.cancelled() => return,
@@ -31,7 +31,8 @@ pub(super) async fn run(sessions: Weak<super::Inner>) {
             () = tokio::time::sleep(pause) => {}
         }
         let Some(inner) = sessions.upgrade() else { return };
-        if let Some(idle) = idle {
+        inner.deps.engines.limit_warm(now.warm, now.longest_warm());
+        if let Some(idle) = now.idle {
             park_idle(&super::Sessions { inner }, idle);
         }
     }

@@ -61,11 +61,23 @@ pub struct EngineRules {
     pub idle: Option<Duration>,
     /// Whether each session has an engine of its own.
     pub one_per_session: bool,
+    /// How many engines whose last session was stopped are started anew, to wait for the next one.
+    pub warm: usize,
 }
+
+impl EngineRules {
+    /// How long an engine may wait for a first session.
+    pub(super) fn longest_warm(self) -> Duration {
+        self.idle.unwrap_or(USUAL_IDLE)
+    }
+}
+
+/// Half an hour.
+const USUAL_IDLE: Duration = Duration::from_secs(30 * 60);
 
 impl Default for EngineRules {
     fn default() -> Self {
-        Self { idle: Some(Duration::from_secs(30 * 60)), one_per_session: false }
+        Self { idle: Some(USUAL_IDLE), one_per_session: false, warm: 0 }
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped
         (inner.engine.take(), inner.open.take(), std::mem::take(&mut inner.given_up))
     };
     let engines = &cell.deps.engines;
+    let key = engine.as_ref().map(|engine| engine.key().clone());
     let leave = async {
         let engine = engine?;
         // First out of the table: a session that comes now gets an engine of its own.
@@ -51,6 +52,11 @@ pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped
     }
     do_chores(cell).await;
     save(cell).await;
+    if let Some(key) = key.filter(|_| left.is_some()) {
+        let rules = *cell.deps.rules.borrow();
+        // After everything of this session has ended.
+        engines.keep_warm(&key, rules.warm);
+    }
     let mut stopped = SessionStopped {
         success: true,
         session_id: cell.id.clone(),

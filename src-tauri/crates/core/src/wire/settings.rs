@@ -62,6 +62,11 @@ pub struct Settings {
     /// Whether each session has an engine of its own: harder isolation, more memory.
     #[ts(as = "Option<bool>", optional)]
     pub one_engine_per_session: bool,
+    /// How many agents are started anew, without a session, when their last session was stopped,
+    /// so that the next one begins at once; at most 8. They end after `engine_idle_minutes` (after
+    /// 30 when that is 0). 0: none.
+    #[ts(as = "Option<u32>", optional)]
+    pub warm_engines: u32,
     /// How long a prompt waits for its servers, for all together, unless the request says
     /// otherwise; milliseconds.
     #[ts(as = "Option<u64>", optional)]
@@ -84,6 +89,7 @@ impl Default for Settings {
             introduced: false,
             engine_idle_minutes: 30,
             one_engine_per_session: false,
+            warm_engines: 0,
             ready_timeout_ms: 30_000,
             permission_timeout_ms: 0,
             permission: Policy::default(),
@@ -108,6 +114,8 @@ pub struct SettingsChange {
     pub engine_idle_minutes: Option<u32>,
     /// Whether each session has an engine of its own.
     pub one_engine_per_session: Option<bool>,
+    /// How many agents are kept ready without a session, at most 8; 0: none.
+    pub warm_engines: Option<u32>,
     /// Milliseconds that a prompt waits for its servers.
     pub ready_timeout_ms: Option<u64>,
     /// Milliseconds until a permission request without an answer is refused; 0: never.
@@ -128,6 +136,7 @@ impl SettingsChange {
             one_engine_per_session: self
                 .one_engine_per_session
                 .unwrap_or(settings.one_engine_per_session),
+            warm_engines: self.warm_engines.unwrap_or(settings.warm_engines),
             ready_timeout_ms: self.ready_timeout_ms.unwrap_or(settings.ready_timeout_ms),
             permission_timeout_ms: self
                 .permission_timeout_ms

@@ -190,6 +190,64 @@ async fn an_idle_engine_ends_and_comes_back_with_the_next_prompt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_warm_engine_waits_for_the_next_session_and_no_longer_than_it_may() {
+    let world = World::new().await;
+    let rules = EngineRules { warm: 1, ..EngineRules::default() };
+    world.sessions.set_rules(rules);
+    let first = world.create("http", vec![world.server("a", 0.0)]).await;
+    let beside = world.create("http", Vec::new()).await;
+    world.turn(&first, "say one").await;
+    world.turn(&beside, "say one").await;
+    let before = world.view(&first).engine.unwrap().pid;
+    // One of two leaves: its engine goes on.
+    assert!(!world.stop(&beside).await.engine_stopped);
+    assert_eq!(world.sessions.engines().len(), 1);
+    let stopped = world.stop(&first).await;
+    assert!(stopped.engine_stopped && stopped.servers_stopped == ["a"]);
+    // A new process, which has been asked for nothing but `initialize`.
+    let waits = |world: &World| {
+        world.sessions.engines().first().is_some_and(|engine| engine.sessions.is_empty())
+    };
+    world.until("a warm engine", || waits(&world)).await;
+    let opened = world.got("session/new").len();
+    world.until("its initialize", || world.got("initialize").len() == 2).await;
+    let (accepted, _) = world.turn(&first, "say two").await;
+    assert_eq!(accepted.engine, EngineOutcome::Reused);
+    assert_eq!(world.got("initialize").len(), 2, "no other was started");
+    assert!(world.view(&first).engine.unwrap().pid != before);
+    assert!(world.got("session/new").len() > opened || accepted.context != ContextOutcome::Lost);
+
+    // Of two agents the one that was used last.
+    let other = world.create("http,load", Vec::new()).await;
+    world.turn(&other, "say one").await;
+    world.stop(&first).await;
+    world.stop(&other).await;
+    let agents = || -> Vec<String> {
+        world.sessions.engines().into_iter().map(|engine| engine.agent).collect()
+    };
+    world.until("one warm engine", || agents().len() == 1).await;
+    let (accepted, _) = world.turn(&other, "say two").await;
+    assert_eq!(accepted.engine, EngineOutcome::Reused);
+
+    // It ends with its time, and with its agent.
+    world.stop(&other).await;
+    world.until("a warm engine", || waits(&world)).await;
+    let agent = agents().remove(0);
+    world.sessions.end_warm("another").await;
+    assert!(waits(&world));
+    world.sessions.end_warm(&agent).await;
+    assert!(world.sessions.engines().is_empty());
+    world.no_survivors().await;
+    world.turn(&other, "say three").await;
+    world.stop(&other).await;
+    world.until("a warm engine", || waits(&world)).await;
+    world.sessions.set_rules(EngineRules { idle: Some(Duration::from_millis(200)), ..rules });
+    world.until("its end", || world.sessions.engines().is_empty()).await;
+    world.no_survivors().await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_session_can_have_an_engine_of_its_own() {
     let world = World::new().await;
     world.sessions.set_rules(EngineRules { one_per_session: true, ..EngineRules::default() });
