@@ -142,6 +142,49 @@ async fn the_end_of_a_turn_is_told_by_the_next_run_when_gantry_was_killed_in_it(
     stage.finish().await;
 }
 
+/// What was accepted is not lost: it is in the history, as what was not sent.
+#[tokio::test]
+async fn a_prompt_that_waited_when_gantry_was_killed_is_kept_and_its_end_told() {
+    let stage = Stage::shared().await;
+    let mut instance = Instance::start(&stage).await;
+    let agent = programs::fake_agent(json!({}));
+    let request = |prompt: &str| {
+        json!({ "project_id": "p", "prompt": prompt, "queue": true,
+                "agent_config": { "agent_server": agent } })
+    };
+    let answer = instance.chat(request("HANG")).await;
+    let session = answer["session_id"].as_str().unwrap().to_owned();
+    for prompt in ["ECHO kept", "ECHO taken back"] {
+        let mut request = request(prompt);
+        request["session_id"] = json!(session);
+        instance.chat(request).await;
+    }
+    let list = instance.api("sessions_list", json!({})).await;
+    let queue = list["sessions"][0]["queue"].as_array().unwrap().clone();
+    assert_eq!(queue.len(), 2, "{list}");
+    let back = json!({ "session": session, "turn": queue[1]["turn"] });
+    instance.api("session_queue_drop", back).await;
+    instance.signal(rustix::process::Signal::KILL);
+    instance.ended(Duration::from_secs(20)).await;
+
+    let mut next = Instance::start(&stage).await;
+    let path = format!("/computer/progress/{session}");
+    let mut progress = Progress::new(next.request(Method::GET, &path).send().await.unwrap());
+    for _ in 0..2 {
+        assert_eq!(progress.end_of_turn(Duration::from_secs(20)).await, "error");
+        progress.seen.clear();
+    }
+    let history = next.api("session_history", json!({ "session": session })).await;
+    let turns = history["turns"].as_array().unwrap();
+    assert_eq!(turns.len(), 2, "{history}");
+    assert_eq!(turns[1]["id"], queue[0]["turn"], "{history}");
+    assert_eq!(turns[1]["prompt"][0]["text"], "ECHO kept", "{history}");
+    let why = turns[1]["description"].as_str().unwrap_or_default();
+    assert!(why.contains("before this prompt was sent"), "{history}");
+    next.quit().await;
+    stage.finish().await;
+}
+
 #[tokio::test]
 async fn a_slow_reader_is_told_to_resync_and_holds_up_nobody() {
     let stage = Stage::shared().await;

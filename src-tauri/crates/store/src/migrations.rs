@@ -3,8 +3,11 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const ALL: &[&str] =
-    &[include_str!("migrations/0001_base.sql"), include_str!("migrations/0002_search.sql")];
+const ALL: &[&str] = &[
+    include_str!("migrations/0001_base.sql"),
+    include_str!("migrations/0002_search.sql"),
+    include_str!("migrations/0003_queue.sql"),
+];
 
 /// The newest schema that this program knows.
 pub(crate) const KNOWN: i64 = ALL.len() as i64;

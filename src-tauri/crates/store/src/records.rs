@@ -117,3 +117,29 @@ pub struct SearchHit {
     /// Lower is better.
     pub rank: f64,
 }
+
+/// A prompt that waits for the turn before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedRow {
+    /// Of the turn that it will be.
+    pub turn: String,
+    /// Of its session.
+    pub session_id: String,
+    /// ACP content blocks, JSON.
+    pub prompt: String,
+    /// The caller's own id.
+    pub request_id: Option<String>,
+    /// When it was asked for.
+    pub at: i64,
+}
+
+/// A turn that the end of a program cut off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutOff {
+    /// Of its session.
+    pub session_id: String,
+    /// The turn.
+    pub turn: String,
+    /// How it is described now.
+    pub description: String,
+}

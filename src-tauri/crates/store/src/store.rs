@@ -265,9 +265,32 @@ impl Store {
             if row.ended_at.is_some() {
                 texts::index_ended(&transaction, &row.id);
             }
+            transaction
+                .prepare_cached("DELETE FROM queued WHERE turn_id = ?1")?
+                .execute([&row.id])?;
             transaction.commit()
         })
         .await
+    }
+    /// Keeps a prompt that waits, or what it is now, until its turn is saved. Written in the order
+    /// of the calls, whoever waits first.
+    pub fn keep_queued(&self, row: QueuedRow) -> impl Future<Output = Result<()>> + Send + use<> {
+        self.run("keep a prompt that waits", move |c| {
+            c.prepare_cached(
+                "INSERT INTO queued (turn_id, session_id, prompt, request_id, at)
+                 SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT EXISTS (SELECT 1 FROM turns WHERE id = ?1)
+                 ON CONFLICT (turn_id) DO UPDATE SET prompt = excluded.prompt",
+            )?
+            .execute(params![row.turn, row.session_id, row.prompt, row.request_id, row.at])
+            .map(drop)
+        })
+    }
+    /// Forgets a prompt that waited: its user took it back.
+    pub fn forget_queued(&self, turn: &str) -> impl Future<Output = Result<()>> + Send + use<> {
+        let turn = turn.to_owned();
+        self.run("forget a prompt that waited", move |c| {
+            c.prepare_cached("DELETE FROM queued WHERE turn_id = ?1")?.execute([turn]).map(drop)
+        })
     }
     /// At most `limit` turns of a session with a number below `before` (or the
     /// newest), oldest first.
@@ -293,9 +316,10 @@ impl Store {
         .await
     }
     /// Marks every turn without an end as ended with `error` and this description (after a
-    /// crash nothing may look as if it were working). Returns each as (session, turn).
-    pub async fn end_open_turns(&self, description: &str) -> Result<Vec<(String, String)>> {
-        let description = description.to_owned();
+    /// crash nothing may look as if it were working), and makes a prompt that waited a turn that
+    /// ended so, as `unsent`.
+    pub async fn end_open_turns(&self, description: &str, unsent: &str) -> Result<Vec<CutOff>> {
+        let (description, unsent) = (description.to_owned(), unsent.to_owned());
         self.run("end the open turns", move |c| {
             let transaction = begin(c)?;
             let open: Vec<(String, String)> = transaction
@@ -313,8 +337,35 @@ impl Store {
                     .execute(params![id, description])?;
                 texts::index_ended(&transaction, id);
             }
+            let waiting: Vec<(String, String)> = transaction
+                .prepare_cached("SELECT session_id, turn_id FROM queued ORDER BY at, turn_id")?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<rusqlite::Result<_>>()?;
+            for (_, id) in &waiting {
+                transaction
+                    .prepare_cached(
+                        "INSERT OR IGNORE INTO turns (id, session_id, number, prompt, request_id,
+                            started_at, ended_at, stop_reason, description)
+                         SELECT turn_id, session_id,
+                            (SELECT coalesce(max(number), 0) + 1 FROM turns
+                             WHERE turns.session_id = queued.session_id),
+                            prompt, request_id, at, at, 'error', ?2
+                         FROM queued WHERE turn_id = ?1",
+                    )?
+                    .execute(params![id, unsent])?;
+                texts::index_ended(&transaction, id);
+            }
+            transaction.execute("DELETE FROM queued", [])?;
             transaction.commit()?;
-            Ok(open)
+            let cut_off = |description: String| {
+                move |(session_id, turn)| CutOff {
+                    session_id,
+                    turn,
+                    description: description.clone(),
+                }
+            };
+            let open = open.into_iter().map(cut_off(description));
+            Ok(open.chain(waiting.into_iter().map(cut_off(unsent))).collect())
         })
         .await
     }
@@ -400,20 +451,27 @@ impl Store {
     }
 
     /// Has the store's thread do it and waits for the answer.
-    async fn run<T: Send + 'static>(
+    /// It is asked for at once, the future only waits.
+    fn run<T: Send + 'static, W>(
         &self,
         what: &'static str,
-        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T> {
+        work: W,
+    ) -> impl Future<Output = Result<T>> + Send + use<T, W>
+    where
+        W: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let work = Box::new(move |connection: &mut Connection| {
             let _ = reply.send(work(connection));
         });
-        self.mailbox.send(Request::Run(work)).map_err(|_| StoreError::Closed)?;
-        answer
-            .await
-            .map_err(|_| StoreError::Closed)?
-            .map_err(|source| StoreError::Sqlite { what, source })
+        let asked = self.mailbox.send(Request::Run(work)).map_err(|_| StoreError::Closed);
+        async move {
+            asked?;
+            answer
+                .await
+                .map_err(|_| StoreError::Closed)?
+                .map_err(|source| StoreError::Sqlite { what, source })
+        }
     }
 }
 

@@ -150,15 +150,50 @@ async fn open_turns_are_ended_once() {
     store.save_turn(ended(turn("t1", "s", 1, "done"))).await.unwrap();
     store.save_turn(turn("t2", "s", 2, "crashed")).await.unwrap();
     store.append_updates(vec![UpdateRow { at: 2345, ..chunk("s", "t2", 1, "half") }]);
-    let ended = store.end_open_turns("Gantry was killed").await.unwrap();
-    assert_eq!(ended, [("s".to_owned(), "t2".to_owned())]);
-    assert!(store.end_open_turns("again").await.unwrap().is_empty());
+    let ended = store.end_open_turns("Gantry was killed", "not sent").await.unwrap();
+    let names: Vec<_> = ended.iter().map(|cut| (&*cut.session_id, &*cut.turn)).collect();
+    assert_eq!(names, [("s", "t2")]);
+    assert!(store.end_open_turns("again", "again").await.unwrap().is_empty());
     let turns = store.turns("s", None, 9).await.unwrap();
     assert_eq!(turns[1].stop_reason.as_deref(), Some("error"));
     assert_eq!(turns[1].description.as_deref(), Some("Gantry was killed"));
     assert_eq!(turns[1].ended_at, Some(2345));
     assert_eq!(turns[0].stop_reason.as_deref(), Some("end_turn"));
     assert_eq!(store.search("half", Filter::default(), 5).await.unwrap().len(), 1);
+}
+
+fn waiting(turn: &str, text: &str, at: i64) -> QueuedRow {
+    let prompt = serde_json::json!([{ "type": "text", "text": text }]).to_string();
+    let (turn, session_id, request_id) = (turn.to_owned(), "s".to_owned(), Some("r".to_owned()));
+    QueuedRow { turn, session_id, prompt, request_id, at }
+}
+
+#[tokio::test]
+async fn prompts_that_waited_outlive_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_with_session(&file(&dir)).await;
+    store.save_turn(turn("t1", "s", 1, "runs")).await.unwrap();
+    // The order of the calls counts, not that of the waiting.
+    let first = store.keep_queued(waiting("t2", "before", 10));
+    store.keep_queued(waiting("t3", "sent", 11)).await.unwrap();
+    store.keep_queued(waiting("t4", "taken back", 12)).await.unwrap();
+    store.keep_queued(waiting("t5", "second", 13)).await.unwrap();
+    store.keep_queued(waiting("t2", "changed", 99)).await.unwrap();
+    first.await.unwrap();
+    store.save_turn(ended(turn("t3", "s", 2, "sent"))).await.unwrap();
+    store.keep_queued(waiting("t3", "late", 14)).await.unwrap();
+    store.forget_queued("t4").await.unwrap();
+    let cut_off = store.end_open_turns("cut off", "not sent").await.unwrap();
+    let told: Vec<_> = cut_off.iter().map(|cut| (&*cut.turn, &*cut.description)).collect();
+    assert_eq!(told, [("t1", "cut off"), ("t2", "not sent"), ("t5", "not sent")]);
+    let turns = store.turns("s", None, 9).await.unwrap();
+    let numbers: Vec<_> = turns.iter().map(|turn| (&*turn.id, turn.number)).collect();
+    assert_eq!(numbers, [("t1", 1), ("t3", 2), ("t2", 3), ("t5", 4)]);
+    assert!(turns[2].prompt.contains("changed"));
+    assert_eq!((turns[2].started_at, turns[2].ended_at), (10, Some(10)));
+    assert_eq!(turns[2].request_id.as_deref(), Some("r"));
+    assert!(store.end_open_turns("", "").await.unwrap().is_empty());
+    assert_eq!(store.search("changed", Filter::default(), 5).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -309,7 +309,7 @@ impl App {
     /// # Errors
     /// Not found; empty.
     pub async fn session_queue_edit(&self, input: QueueEdit) -> Result<SessionView> {
-        self.sessions().edit_queued(&input)
+        self.sessions().edit_queued(&input).await
     }
 
     /// Takes a prompt out of the queue.

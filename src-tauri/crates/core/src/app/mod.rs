@@ -38,6 +38,8 @@ use std::{
 
 /// Why a turn ended that no run of Gantry has ended.
 const CUT_OFF: &str = "Gantry ended while this turn was running";
+/// Of a prompt that waited for it.
+const NOT_SENT: &str = "Gantry ended before this prompt was sent; send it again";
 
 /// How long the sweep for leftovers of earlier runs may delay the start.
 const SWEEP_LIMIT: Duration = Duration::from_secs(2);
@@ -129,7 +131,7 @@ impl App {
             shutdown::keep_untold(&options.data, last_exit);
         }
         let store = Store::open(&options.data.database)?;
-        let cut_off = store.end_open_turns(CUT_OFF).await?;
+        let cut_off = store.end_open_turns(CUT_OFF, NOT_SENT).await?;
         if !cut_off.is_empty() {
             tracing::warn!(turns = cut_off.len(), "turns of an earlier run were closed");
         }
@@ -169,11 +171,11 @@ impl App {
         });
         installs.remove_leftovers();
         // Whoever follows such a session hears its end here, not for ever nothing.
-        events.publish_all(cut_off.into_iter().map(|(session, turn)| Happening::TurnEnded {
-            session,
-            turn,
+        events.publish_all(cut_off.into_iter().map(|cut_off| Happening::TurnEnded {
+            session: cut_off.session_id,
+            turn: cut_off.turn,
             reason: "error".to_owned(),
-            description: Some(CUT_OFF.to_owned()),
+            description: Some(cut_off.description),
         }));
         let shutdown = Shutdown::new();
         let parts = shutdown::Parts {

@@ -8,6 +8,7 @@ use super::{
     state::{CANCELLED, Event},
 };
 use crate::{Error, Result, events::now, wire::*};
+use std::pin::Pin;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,11 @@ pub(super) enum Claim {
     /// It is next; the actor gets it.
     Next(Box<Job>),
     /// It waits for the running turn.
-    Queued(PromptAccepted),
+    Queued {
+        accepted: PromptAccepted,
+        /// Until it is written down.
+        kept: Pin<Box<dyn Future<Output = ()> + Send>>,
+    },
 }
 
 /// What became of a stop that was asked for.
@@ -73,10 +78,12 @@ impl Cell {
             engine: if deferred { EngineOutcome::Deferred } else { EngineOutcome::Reused },
             context: ContextOutcome::Kept,
         };
-        inner.queue.push_back(Job { turn, prompt, epoch, at, reply: None });
+        let job = Job { turn, prompt, epoch, at, reply: None };
+        let kept = Box::pin(self.keep_queued(&job));
+        inner.queue.push_back(job);
         self.announce(&inner);
         self.wake.notify_one();
-        Ok(Claim::Queued(accepted))
+        Ok(Claim::Queued { accepted, kept })
     }
 
     /// The next queued prompt, claimed, when the session is free.

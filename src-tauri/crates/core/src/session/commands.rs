@@ -58,9 +58,9 @@ impl Sessions {
     ///
     /// # Errors
     /// Not found, or sent meanwhile.
-    pub fn edit_queued(&self, input: &QueueEdit) -> Result<SessionView> {
+    pub async fn edit_queued(&self, input: &QueueEdit) -> Result<SessionView> {
         let cell = self.cell(&input.session)?;
-        cell.edit_queued(&input.turn, &input.text)?;
+        cell.edit_queued(&input.turn, &input.text).await?;
         Ok(cell.view())
     }
 

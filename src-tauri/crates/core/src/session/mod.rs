@@ -260,9 +260,10 @@ impl Sessions {
         }
         let (reply, accepted) = oneshot::channel();
         match cell.claim(prompt, reply)? {
-            Claim::Queued(accepted) => {
+            Claim::Queued { accepted, kept } => {
                 // The actor may never have been started.
                 cell.mailbox();
+                kept.await;
                 Ok(accepted)
             }
             Claim::Next(job) => {

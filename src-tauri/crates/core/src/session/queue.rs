@@ -8,6 +8,7 @@ use crate::{
     Error, Result,
     wire::{Happening, QueuedPrompt},
 };
+use gantry_store::QueuedRow;
 use serde_json::{Value, json};
 
 impl Inner {
@@ -36,8 +37,35 @@ impl Inner {
 }
 
 impl Cell {
+    /// Writes down a prompt that waits, so that it outlives the program. Asked for under the
+    /// session's lock, so that the order of the writes is that of the changes.
+    pub(super) fn keep_queued(&self, job: &Job) -> impl Future<Output = ()> + Send + use<> {
+        let kept = self.deps.store.keep_queued(QueuedRow {
+            turn: job.turn.clone(),
+            session_id: self.id.clone(),
+            prompt: Value::from(job.prompt.content.clone()).to_string(),
+            request_id: job.prompt.request_id.clone(),
+            at: job.at,
+        });
+        async move {
+            if let Err(error) = kept.await {
+                // It is sent all the same; only a crash would lose it.
+                tracing::error!(%error, "a prompt that waits was not stored");
+            }
+        }
+    }
+
     /// Gives a queued prompt another text.
-    pub(super) fn edit_queued(&self, turn: &str, text: &str) -> Result<()> {
+    pub(super) async fn edit_queued(&self, turn: &str, text: &str) -> Result<()> {
+        self.change_queued(turn, text)?.await;
+        Ok(())
+    }
+
+    fn change_queued(
+        &self,
+        turn: &str,
+        text: &str,
+    ) -> Result<impl Future<Output = ()> + Send + use<>> {
         let mut inner = self.lock();
         let place = inner.place(turn)?;
         let content = &mut inner.queue[place].prompt.content;
@@ -49,8 +77,9 @@ impl Cell {
         if !text.trim().is_empty() {
             content.insert(0, json!({ "type": "text", "text": text }));
         }
+        let kept = self.keep_queued(&inner.queue[place]);
         self.announce(&inner);
-        Ok(())
+        Ok(kept)
     }
 
     /// Takes a queued prompt out. It leaves no trace in the history: whoever wrote it took it
@@ -59,6 +88,8 @@ impl Cell {
         let mut inner = self.lock();
         let place = inner.place(turn)?;
         inner.queue.remove(place);
+        // Nobody waits for it: an error shows with what is stored next.
+        drop(self.deps.store.forget_queued(turn));
         self.announce(&inner);
         drop(inner);
         self.deps.events.publish(Happening::TurnEnded {

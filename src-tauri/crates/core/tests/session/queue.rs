@@ -30,8 +30,8 @@ async fn queued_prompts_are_seen_changed_dropped_and_sent_now() {
         turn: turn.to_owned(),
         text: text.to_owned(),
     };
-    world.sessions.edit_queued(&edit(&two, "say zwei")).unwrap();
-    let empty = world.sessions.edit_queued(&edit(&one, " ")).unwrap_err();
+    world.sessions.edit_queued(&edit(&two, "say zwei")).await.unwrap();
+    let empty = world.sessions.edit_queued(&edit(&one, " ")).await.unwrap_err();
     assert_eq!(empty.code, ErrorCode::ValidationError);
     assert_eq!(texts(&world.view(&session)), ["say one", "say zwei", "say three"]);
     world.sessions.drop_queued(&at(&one)).unwrap();
@@ -49,7 +49,7 @@ async fn queued_prompts_are_seen_changed_dropped_and_sent_now() {
         .collect();
     assert_eq!(sent, ["hang", "say three", "say zwei"]);
     assert!(world.view(&session).queue.is_empty());
-    let gone = world.sessions.edit_queued(&edit(&two, "late")).unwrap_err();
+    let gone = world.sessions.edit_queued(&edit(&two, "late")).await.unwrap_err();
     assert_eq!(gone.code, ErrorCode::NotFound);
     world.end().await;
 }

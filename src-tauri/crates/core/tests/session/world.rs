@@ -106,7 +106,7 @@ impl World {
         let scope = Scope::root("test");
         let supervisor = Supervisor::new(scope.child("processes"), Some(warden));
         let store = Store::open(&dir.path().join("gantry.db")).unwrap();
-        store.end_open_turns("Gantry ended").await.unwrap();
+        store.end_open_turns("Gantry ended", "not sent").await.unwrap();
         let events = Events::new();
         let bridge = Bridge::new(BridgeParts {
             scope: scope.child("bridge"),
