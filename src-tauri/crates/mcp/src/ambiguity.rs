@@ -80,9 +80,11 @@ pub(crate) fn on_path(object: &str, path: &[String]) -> bool {
     })
 }
 
-/// Whether a name is none of these but differs from one by its case alone.
+/// Whether a name is none of these but differs from one by its case alone, or by what follows a
+/// NUL, which for some readers ends it.
 pub(crate) fn is_like_one_of(name: &str, known: &[&str]) -> bool {
-    !known.contains(&name) && known.iter().any(|known| is_alike(name, known))
+    let read = name.split('\0').next().unwrap_or_default();
+    !known.contains(&name) && known.iter().any(|known| is_alike(read, known))
 }
 
 /// As the most generous reader compares: `ſ` is an `s`, and the sign for Kelvin a `k`.
@@ -112,6 +114,7 @@ mod tests {
             r#","params":{"name":"a","name":"b"}"#,
             r#","params":{"name":"a","n\u0061me":"b"}"#,
             r#","params":{"name":"a","Name":"b"}"#,
+            r#","params":{"name\u0000x":"b","name":"a"}"#,
             r#","params":{"\ud800":1,"name":"a"}"#,
             r#","params":{"name":"a"},"Params":{"name":"b"}"#,
             r#","params":{"name":"a"},"param\u017f":{"name":"b"}"#,

@@ -321,11 +321,18 @@ pub fn insertion(object: &str, members: &str) -> Option<(usize, String)> {
 /// The change of a message that gives its parameters this `_meta` (an object), whether it has
 /// one, or any parameters, or not. `None` when the parameters are no object.
 pub fn with_meta(message: &Envelope, meta: &str) -> Option<(Range<usize>, String)> {
-    if let Some(old) = message.param(&["_meta"]) {
-        return Some((message.span(old), meta.to_owned()));
+    // Also one that is `null`: beside it, it would be there twice.
+    let params = message.params().unwrap_or("null");
+    let is_meta = |(name, _): &(Cow<'_, str>, _)| name == "_meta";
+    let old = fields(params).and_then(|fields| fields.into_iter().find(is_meta));
+    if let Some((_, old)) = old {
+        return Some((message.span(old.get()), meta.to_owned()));
     }
     let member = format!(r#""_meta":{meta}"#);
     if let Some(params) = message.params() {
+        if params == "null" {
+            return Some((message.span(params), format!("{{{member}}}")));
+        }
         let (at, text) = insertion(params, &member)?;
         let at = message.span(params).start + at;
         return Some((at..at, text));
@@ -487,6 +494,14 @@ mod tests {
             (
                 r#"{"jsonrpc":"2.0","method":"m","params":{"a":1,"_meta":{"old":true}}}"#,
                 r#"{"jsonrpc":"2.0","method":"m","params":{"a":1,"_meta":{"k":1}}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","params":{"_meta":null,"a":1}}"#,
+                r#"{"jsonrpc":"2.0","method":"m","params":{"_meta":{"k":1},"a":1}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","params":null}"#,
+                r#"{"jsonrpc":"2.0","method":"m","params":{"_meta":{"k":1}}}"#,
             ),
         ] {
             let message =

@@ -17,6 +17,7 @@
 mod connection;
 mod from_client;
 mod from_server;
+mod input;
 mod levels;
 mod link;
 mod listen;

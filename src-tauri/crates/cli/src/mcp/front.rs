@@ -74,20 +74,27 @@ fn id_at(piece: &[u8]) -> Option<String> {
     (value.is_number() || value.is_string()).then(|| value.to_string())
 }
 
-/// The client's requests that run, by raw id, each with its pass at the gate. A subscription has
-/// none: it is open as long as its client likes, and must not hold up our end.
+/// The client's requests that run, by raw id.
 pub struct Requests {
     gate: Gate,
-    passes: Mutex<HashMap<String, Option<Pass>>>,
+    running: Mutex<HashMap<String, Running>>,
+}
+
+struct Running {
+    /// Its pass at the gate. A subscription has none: it is open as long as its client likes, and
+    /// must not hold up our end.
+    pass: Option<Pass>,
+    /// Its client does not want an answer any more.
+    cancelled: bool,
 }
 
 impl Requests {
     pub fn new(gate: Gate) -> Self {
-        Self { gate, passes: Mutex::default() }
+        Self { gate, running: Mutex::default() }
     }
 
-    fn passes(&self) -> MutexGuard<'_, HashMap<String, Option<Pass>>> {
-        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a request in.
@@ -96,8 +103,8 @@ impl Requests {
     /// The error response when its id is in use or the program ends.
     pub fn begin(&self, message: &Envelope) -> Result<(), Bytes> {
         let id = message.id().unwrap_or("null");
-        let mut passes = self.passes();
-        if passes.contains_key(id) {
+        let mut running = self.running();
+        if running.contains_key(id) {
             let why = "a request with this id is still running";
             return Err(frame::error(id, INVALID_REQUEST, why, None).freeze());
         }
@@ -106,13 +113,21 @@ impl Requests {
             return Err(frame::error(id, UNAVAILABLE, "shutting down", None).freeze());
         };
         let is_call = message.method() != LISTEN;
-        passes.insert(id.to_owned(), is_call.then_some(pass));
+        let request = Running { pass: is_call.then_some(pass), cancelled: false };
+        running.insert(id.to_owned(), request);
         Ok(())
     }
 
     /// A request was not taken after all.
     pub fn end(&self, id: &str) {
-        self.passes().remove(id);
+        self.running().remove(id);
+    }
+
+    /// The client has cancelled a request: its end is not told (MCP: no response to it is sent).
+    pub fn cancel(&self, id: &str) {
+        if let Some(request) = self.running().get_mut(id) {
+            request.cancelled = true;
+        }
     }
 
     /// Sends the answer to a request. A client that has it may end its input at once, and must
@@ -121,18 +136,19 @@ impl Requests {
     /// # Errors
     /// [`Full`] when the client does not read.
     pub fn answer(&self, id: &str, line: Bytes, output: &Output) -> Result<(), Full> {
-        if let Some(Some(pass)) = self.passes().get(id) {
-            pass.answered();
+        let mut is_wanted = !line.is_empty();
+        if let Some(request) = self.running().get(id) {
+            is_wanted &= !request.cancelled;
+            request.pass.iter().for_each(Pass::answered);
         }
-        // One that was cancelled may end without a word.
-        let sent = if line.is_empty() { Ok(()) } else { output.send(line) };
+        let sent = if is_wanted { output.send(line) } else { Ok(()) };
         self.end(id);
         sent
     }
 
     /// Whether a request runs.
     pub fn has(&self, id: &str) -> bool {
-        self.passes().contains_key(id)
+        self.running().contains_key(id)
     }
 }
 
@@ -168,7 +184,13 @@ impl Straight {
 
 impl Front for Straight {
     fn take(&self, message: Envelope) {
-        let id = message.id().filter(|_| message.kind() == Kind::Request).map(str::to_owned);
+        let message_kind = message.kind();
+        if message.method() == "notifications/cancelled"
+            && let Some(request) = message.param(&["requestId"])
+        {
+            self.requests.cancel(request);
+        }
+        let id = message.id().filter(|_| message_kind == Kind::Request).map(str::to_owned);
         let taken = match &id {
             Some(_) => self.requests.begin(&message),
             None => Ok(()),
@@ -181,6 +203,8 @@ impl Front for Straight {
             }),
             Err(line) => Some(line),
         };
+        // Nobody waits for the answer to anything but a request.
+        let refused = refused.filter(|_| message_kind != Kind::Notification);
         // A client that does not read is noticed elsewhere.
         let _ = refused.map(|line| self.output.send(line));
     }

@@ -135,19 +135,17 @@ impl Bridge {
                     "the server `{name}` is disabled; enable it first"
                 )));
             }
-            let ids: Vec<SlotId> = if target.place.follows_saved() {
-                registry.saved_slots(name).map(|slot| slot.id).collect()
-            } else {
-                // Sessions may have different servers under one name; all that is known of them
-                // here is the name.
-                let of = |slot: &&Slot| slot.name == name && slot.place.is_inline();
-                registry.slots.values().filter(of).map(|slot| slot.id).collect()
-            };
+            let follows = target.place.follows_saved();
+            // Sessions may have different servers under one name; all that is known of them here
+            // is the name.
+            let inline = |slot: &&Slot| slot.name == name && slot.place.is_inline();
+            let inline = registry.slots.values().filter(inline);
+            let saved = registry.saved_slots(name).filter(|_| follows);
+            let ids: Vec<SlotId> = saved.chain(inline).map(|slot| slot.id).collect();
             let mut launches = Vec::new();
             let mut tried = None;
-            let needed = ids
-                .iter()
-                .any(|id| registry.slots.get(id).is_some_and(super::registry::Slot::is_needed));
+            let is_used = |slot: &Slot| slot.place.follows_saved() && slot.is_needed();
+            let needed = ids.iter().any(|id| registry.slots.get(id).is_some_and(is_used));
             for id in ids {
                 let Some(slot) = registry.slots.get_mut(&id) else { continue };
                 if !slot.is_needed() {

@@ -51,7 +51,9 @@ impl Endpoints for Bridge {
 
 /// The routes. The same `sessions` ends them on shutdown.
 pub fn router<E: Endpoints>(endpoints: E, sessions: Sessions) -> Router {
-    let methods = routing::post(post::post::<E>).get(get::<E>).delete(delete::<E>);
+    // There is nothing to look at without taking it: without this, GET would answer HEAD.
+    let head = async || StatusCode::METHOD_NOT_ALLOWED;
+    let methods = routing::post(post::post::<E>).get(get::<E>).delete(delete::<E>).head(head);
     Router::new().route("/mcp/{server}", methods).with_state(Routes { endpoints, sessions })
 }
 

@@ -1,16 +1,18 @@
 //! One connection: the handshake, then messages until it ends.
 
 use super::{
-    Disconnected, Shared, WeakShared, modern,
+    Disconnected, Shared, WeakShared,
+    input::{self, server_input},
+    modern,
     state::{Caller, Speech, Upstream},
 };
 use crate::{
-    Envelope, Kind, Line, LineReader, Meter,
+    Envelope, Kind, Line, LineReader,
     catalogue::{self, Page, declares},
     frame::{self, METHOD_NOT_FOUND, UNSUPPORTED_VERSION},
     revision,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use serde_json::{json, value::RawValue};
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{
@@ -23,10 +25,6 @@ use tokio_util::sync::CancellationToken;
 pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(super) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Messages that wait to be written to the server; beyond that it does not read.
-const OUTGOING: usize = 1024;
-/// The same in bytes.
-const OUTGOING_BYTES: usize = 128 * 1024 * 1024;
 /// Small messages that were queued together are written together, up to this size.
 const BATCH: usize = 64 * 1024;
 /// What a server may list before it is taken for endless.
@@ -71,15 +69,14 @@ pub(super) fn begin(
     reader: Reader,
     writer: Writer,
 ) -> impl Future<Output = Disconnected> + Send + 'static {
-    let (out, outgoing) = mpsc::channel(OUTGOING);
+    let (input, outgoing) = server_input();
     let (stop, refetch) = (CancellationToken::new(), Arc::new(Notify::new()));
     let upstream = Upstream {
         generation,
         ready: false,
         speech: Speech::Initialized { modern: None },
         listening: None,
-        out,
-        meter: Meter::new(OUTGOING_BYTES),
+        input,
         stop: stop.clone(),
         refetch: refetch.clone(),
     };
@@ -104,7 +101,7 @@ async fn carry(
     generation: u64,
     reader: Reader,
     writer: Writer,
-    outgoing: mpsc::Receiver<Bytes>,
+    outgoing: mpsc::UnboundedReceiver<input::Line>,
     stop: &CancellationToken,
     refetch: &Notify,
 ) -> String {
@@ -159,7 +156,7 @@ async fn read(shared: &Shared, generation: u64, reader: Reader) -> String {
     }
 }
 
-async fn write(mut writer: Writer, mut outgoing: mpsc::Receiver<Bytes>) -> String {
+async fn write(mut writer: Writer, mut outgoing: mpsc::UnboundedReceiver<input::Line>) -> String {
     let failed = |error: std::io::Error| format!("does not take input any more: {error}");
     while let Some(first) = outgoing.recv().await {
         // Whoever is about to call too gets a word in: the server has less to do with ten
@@ -168,7 +165,7 @@ async fn write(mut writer: Writer, mut outgoing: mpsc::Receiver<Bytes>) -> Strin
         let mut batch = BytesMut::new();
         let mut large = None;
         let mut next = Some(first);
-        while let Some(line) = next.take() {
+        while let Some(input::Line { bytes: line, .. }) = next.take() {
             if line.len() + batch.len() > BATCH {
                 large = Some(line);
                 break;
@@ -276,7 +273,7 @@ async fn handshake(shared: &Arc<Shared>, generation: u64) -> Result<(), String> 
         if discover.is_some() {
             state.is_of_today(generation);
         } else {
-            state.write(frame::notification("notifications/initialized", None));
+            state.push(frame::notification("notifications/initialized", None));
         }
     });
     let pages =

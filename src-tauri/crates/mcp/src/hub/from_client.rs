@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Envelope, Kind, ambiguity,
-    frame::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNAVAILABLE},
+    frame::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNAVAILABLE},
     modern::{self, Context, LEVELS},
     revision,
 };
@@ -58,7 +58,11 @@ impl State {
                 }
                 self.request(key, message, now, effects);
             }
-            Kind::Notification => self.notification(key, &message, effects),
+            Kind::Notification => {
+                if !self.notification(key, &message, effects) {
+                    return Err(self.unavailable("null", "its input is full").freeze());
+                }
+            }
             Kind::Result | Kind::Error => self.answer(key, &message, now, effects),
         }
         Ok(())
@@ -253,7 +257,9 @@ impl State {
             let why = "`name`, which says which tool is called, is not a text";
             return Some(json!({ "code": INVALID_PARAMS, "message": why }));
         };
-        (!self.filter.passes(&name)).then(|| refusal(&self.name, &name))
+        // For some readers a text ends there.
+        let is_odd = name.contains('\0');
+        (is_odd || !self.filter.passes(&name)).then(|| refusal(&self.name, &name))
     }
 
     /// Passes a request on, or holds it until the server is up.
@@ -371,18 +377,22 @@ impl State {
         }
     }
 
-    /// Takes a subscription back; whether somebody else still needs it.
+    /// Takes a subscription back; whether somebody else needs it (also when this client never
+    /// had one).
     fn unsubscribe(&mut self, key: ClientKey, uri: &str) -> bool {
-        let was = self.clients.get_mut(&key).is_some_and(|client| client.subscriptions.remove(uri));
-        was && self.is_needed(uri)
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.subscriptions.remove(uri);
+        }
+        self.is_needed(uri)
     }
 
-    fn notification(&mut self, key: ClientKey, message: &Envelope, effects: &mut Effects) {
+    /// `false`: there is no room for it.
+    fn notification(&mut self, key: ClientKey, message: &Envelope, effects: &mut Effects) -> bool {
         match message.method() {
             // The server has had one.
             "notifications/initialized" => {}
             "notifications/cancelled" => {
-                let Some(request) = message.param(&["requestId"]) else { return };
+                let Some(request) = message.param(&["requestId"]) else { return true };
                 let notice = |ours: u64| {
                     let ours = ours.to_string();
                     frame::splice(&message.line, &mut [(message.span(request), &ours)])
@@ -402,10 +412,11 @@ impl State {
                     if message.method() == "notifications/roots/list_changed" {
                         self.roots_news = Some(key);
                     }
-                    self.write(frame::splice(&message.line, &mut []));
+                    return self.write(frame::splice(&message.line, &mut []));
                 }
             }
         }
+        true
     }
 
     /// The answer to something the server asked of this client.
@@ -420,7 +431,14 @@ impl State {
         };
         match asked.round {
             Some((call, name)) => self.round_answered(call, &name, message, now, effects),
-            None => drop(self.write(frame::splice(&message.line, &mut [(span, &asked.id)]))),
+            None => {
+                let line = frame::splice(&message.line, &mut [(span, &asked.id)]);
+                if !self.write(line) {
+                    // It waits for one.
+                    let why = "the answer to this came while too much waited to be read";
+                    self.push(frame::error(&asked.id, INTERNAL_ERROR, why, None));
+                }
+            }
         }
     }
 }

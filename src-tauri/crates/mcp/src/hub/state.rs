@@ -2,6 +2,7 @@
 
 use super::{
     HubOptions, Phase,
+    input::ServerInput,
     listen::Filter,
     rounds::{Asking, Round},
 };
@@ -10,7 +11,7 @@ use crate::{
     catalogue::Known,
     frame::{self, INTERNAL_ERROR, INVALID_PARAMS, UNAVAILABLE},
     modern::{self, Context},
-    outlet::{Meter, Outlet, ToClient},
+    outlet::{Outlet, ToClient},
 };
 use bytes::{Bytes, BytesMut};
 use serde_json::json;
@@ -20,7 +21,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{Notify, oneshot, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -81,9 +82,7 @@ pub(super) struct Upstream {
     pub ready: bool,
     pub speech: Speech,
     pub listening: Option<Listening>,
-    pub out: mpsc::Sender<Bytes>,
-    /// Bounds what waits in `out` by its size, too.
-    pub meter: Meter,
+    pub input: ServerInput,
     /// Ends the future that carries this connection.
     pub stop: CancellationToken,
     /// Asks that future to fetch the tools again.
@@ -401,29 +400,36 @@ impl State {
     /// Forgets a call of ours and tells the server.
     pub fn abandon(&mut self, id: u64, reason: &str) {
         if self.calls.remove(&id).is_some() {
-            self.write(cancelled(id, reason));
+            self.push(cancelled(id, reason));
         }
     }
 
     /// Writes a request of our own in the way that the server understands.
     pub fn write_own(&mut self, id: u64, method: &str, params: Option<&str>) -> bool {
         if !self.is_modern_only() {
-            return self.write(frame::request(id, method, params));
+            return self.push(frame::request(id, method, params));
         }
         let meta = format!(r#""_meta":{}"#, modern::own_meta());
         let params = params.unwrap_or("{}");
         let Some((at, piece)) = frame::insertion(params, &meta) else { return false };
         let params = format!("{}{piece}{}", &params[..at], &params[at..]);
-        self.write(frame::request(id, method, Some(&params)))
+        self.push(frame::request(id, method, Some(&params)))
     }
 
     /// Hands a message to the writer; `false` when it is full or gone.
     pub fn write(&mut self, message: BytesMut) -> bool {
+        self.input().is_some_and(|input| input.offer(message))
+    }
+
+    /// The same for what belongs to something that was taken before; see [`ServerInput::push`].
+    pub fn push(&mut self, message: BytesMut) -> bool {
+        self.input().is_some_and(|input| input.push(message))
+    }
+
+    fn input(&self) -> Option<&ServerInput> {
         match &self.link {
-            Link::Up(Upstream { out, meter, .. }) => {
-                meter.admit(frame::to_line(message)).is_ok_and(|line| out.try_send(line).is_ok())
-            }
-            Link::Down { .. } => false,
+            Link::Up(Upstream { input, .. }) => Some(input),
+            Link::Down { .. } => None,
         }
     }
 
@@ -474,7 +480,7 @@ impl State {
             .collect();
         for ours in open {
             if let Some(asked) = self.asked.remove(&ours).filter(|asked| asked.round.is_none()) {
-                self.write(frame::error(&asked.id, INTERNAL_ERROR, why, None));
+                self.push(frame::error(&asked.id, INTERNAL_ERROR, why, None));
             }
         }
         let listened = client.listens.into_values().flat_map(|filter| filter.resources);

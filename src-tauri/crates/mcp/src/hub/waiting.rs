@@ -62,7 +62,7 @@ impl State {
                 "the tool `{tool}` of the server `{server}` gave no result within its limit of {limit} ms (callTimeoutMs); it was cancelled"
             );
             let data = json!({ "server": server, "tool": tool, "reason": "callTimeoutMs" });
-            self.write(cancelled(ours, "callTimeoutMs"));
+            self.push(cancelled(ours, "callTimeoutMs"));
             if let Some(client) = self.clients.get_mut(&key) {
                 client.calls.remove(&id);
             }
@@ -116,7 +116,7 @@ impl State {
             let call = self.calls.remove(&id);
             is_modern = call.is_some_and(|call| call.log_level().is_some());
             if self.drop_round(id).is_none() {
-                self.write(notice(id));
+                self.push(notice(id));
             }
         } else if let Some(position) = self.held.iter().position(waiting) {
             let held = self.held.remove(position);

@@ -162,8 +162,11 @@ async fn subscriptions_are_counted_per_client_and_replayed_with_the_level_after_
     server.answer(&asked, json!({})).await;
     second.next().await;
     // The first leaves it; the second still needs it, so the server is not told.
-    first.request(json!(4), "resources/unsubscribe", uri("r:a"));
-    assert_eq!(first.next().await["result"], json!({}));
+    for id in 4..6 {
+        // The second time it has none to give up, which is no reason to take that of another.
+        first.request(json!(id), "resources/unsubscribe", uri("r:a"));
+        assert_eq!(first.next().await["result"], json!({}));
+    }
     server.say(&notice("notifications/resources/updated", uri("r:a"))).await;
     assert_eq!(second.next().await["params"]["uri"], "r:a");
     server.say(&notice("notifications/resources/updated", uri("r:a/part"))).await;
@@ -177,6 +180,46 @@ async fn subscriptions_are_counted_per_client_and_replayed_with_the_level_after_
     // The last one who needs it goes: now the server is told.
     drop(second);
     assert_eq!(server.expect("resources/unsubscribe").await["params"], uri("r:a"));
+}
+
+/// More than the queue to a server holds, while it does not read.
+#[tokio::test]
+async fn what_was_taken_is_not_lost_when_the_server_does_not_read() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut peer = Peer::ready(&hub, "p", json!({})).await;
+    for n in 0..1500 {
+        peer.request(json!(n), "resources/subscribe", json!({ "uri": format!("r:{n}") }));
+        let asked = server.expect("resources/subscribe").await;
+        server.answer(&asked, json!({})).await;
+        peer.next().await;
+    }
+    drop(server);
+    let (mut server, _connection) = connect(&hub, 2, &["a"]).await;
+    // A call that was taken, then what nobody reads until there is no room; its cancellation.
+    peer.request(json!("call"), "tools/call", json!({ "name": "a" }));
+    let marker = notice("notifications/marker", json!({}));
+    let refused = loop {
+        if let Err(refused) = peer.client.send(marker.clone().into()) {
+            break refused;
+        }
+    };
+    assert!(String::from_utf8_lossy(&refused).contains("its input is full"));
+    peer.client.cancel("\"call\"", "test");
+    let mut replayed = std::collections::HashSet::new();
+    let mut call = None;
+    loop {
+        let message = server.next().await;
+        match message["method"].as_str().unwrap_or_default() {
+            "resources/subscribe" => drop(replayed.insert(message["params"]["uri"].to_string())),
+            "tools/call" => call = Some(message["id"].clone()),
+            "notifications/cancelled" => {
+                assert_eq!(Some(&message["params"]["requestId"]), call.as_ref());
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(replayed.len(), 1500);
 }
 
 #[tokio::test]

@@ -2,7 +2,10 @@
 //! request ends exactly once and nothing of a client that left stays.
 
 use super::*;
-use crate::hub::state::{Caller, Link, Speech, Upstream};
+use crate::hub::{
+    input::{Line, server_input},
+    state::{Caller, Link, Speech, Upstream},
+};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use tokio::sync::Notify;
@@ -46,7 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     state: Option<State>,
     clients: Vec<(ClientKey, HashMap<String, usize>)>,
-    received: Option<mpsc::Receiver<Bytes>>,
+    received: Option<mpsc::UnboundedReceiver<Line>>,
     unanswered: Vec<String>,
     generation: u64,
     now: Option<Instant>,
@@ -73,7 +76,7 @@ impl World {
         }
         if let Some(received) = &mut self.received {
             while let Ok(line) = received.try_recv() {
-                let line: Value = serde_json::from_slice(&line).expect("JSON");
+                let line: Value = serde_json::from_slice(&line.bytes).expect("JSON");
                 if line["method"] == "notifications/cancelled" {
                     let id = line["params"]["requestId"].to_string();
                     self.unanswered.retain(|open| *open != id);
@@ -122,18 +125,16 @@ impl World {
             }
             Step::Connect => {
                 self.generation += 1;
-                let (out, received) = mpsc::channel(1024);
+                let (input, received) = server_input();
                 let (stop, refetch) = (CancellationToken::new(), Arc::new(Notify::new()));
                 let generation = self.generation;
-                let meter = crate::Meter::new(1 << 20);
                 let speech = Speech::Initialized { modern: None };
                 let up = Upstream {
                     generation,
                     ready: false,
                     speech,
                     listening: None,
-                    out,
-                    meter,
+                    input,
                     stop,
                     refetch,
                 };
