@@ -142,4 +142,6 @@ pub struct CutOff {
     pub turn: String,
     /// How it is described now.
     pub description: String,
+    /// The row that it has got, when it was a prompt that waited.
+    pub unsent: Option<TurnRow>,
 }

@@ -341,6 +341,7 @@ impl Store {
                 .prepare_cached("SELECT session_id, turn_id FROM queued ORDER BY at, turn_id")?
                 .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<rusqlite::Result<_>>()?;
+            let mut unsent_rows = Vec::with_capacity(waiting.len());
             for (_, id) in &waiting {
                 transaction
                     .prepare_cached(
@@ -350,22 +351,29 @@ impl Store {
                             (SELECT coalesce(max(number), 0) + 1 FROM turns
                              WHERE turns.session_id = queued.session_id),
                             prompt, request_id, at, at, 'error', ?2
-                         FROM queued WHERE turn_id = ?1",
+                         FROM queued WHERE turn_id = ?1
+                            AND EXISTS (SELECT 1 FROM sessions WHERE id = session_id)",
                     )?
                     .execute(params![id, unsent])?;
                 texts::index_ended(&transaction, id);
+                let sql = format!("SELECT {} FROM turns WHERE id = ?1", rows::TURN);
+                unsent_rows.extend(rows::all::<TurnRow>(transaction.prepare_cached(&sql)?, [id])?);
             }
             transaction.execute("DELETE FROM queued", [])?;
             transaction.commit()?;
-            let cut_off = |description: String| {
-                move |(session_id, turn)| CutOff {
-                    session_id,
-                    turn,
-                    description: description.clone(),
-                }
-            };
-            let open = open.into_iter().map(cut_off(description));
-            Ok(open.chain(waiting.into_iter().map(cut_off(unsent))).collect())
+            let open = open.into_iter().map(|(session_id, turn)| CutOff {
+                session_id,
+                turn,
+                description: description.clone(),
+                unsent: None,
+            });
+            let waiting = unsent_rows.into_iter().map(|row| CutOff {
+                session_id: row.session_id.clone(),
+                turn: row.id.clone(),
+                description: unsent.clone(),
+                unsent: Some(row),
+            });
+            Ok(open.chain(waiting).collect())
         })
         .await
     }

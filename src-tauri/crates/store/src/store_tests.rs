@@ -192,7 +192,18 @@ async fn prompts_that_waited_outlive_the_program() {
     assert!(turns[2].prompt.contains("changed"));
     assert_eq!((turns[2].started_at, turns[2].ended_at), (10, Some(10)));
     assert_eq!(turns[2].request_id.as_deref(), Some("r"));
+    assert!(cut_off[0].unsent.is_none() && cut_off[1].unsent.as_ref() == Some(&turns[2]));
     assert!(store.end_open_turns("", "").await.unwrap().is_empty());
+    // One row of nobody's does not keep the rest from being read.
+    let foreign = rusqlite::Connection::open(file(&dir)).unwrap();
+    foreign
+        .execute_batch(
+            "PRAGMA foreign_keys = OFF;
+         INSERT INTO queued VALUES ('t9', 'gone', '[]', NULL, 1), ('t8', 's', 'not JSON', NULL, 2)",
+        )
+        .unwrap();
+    let odd = store.end_open_turns("cut off", "not sent").await.unwrap();
+    assert_eq!(odd.iter().map(|cut| &*cut.turn).collect::<Vec<_>>(), ["t8"]);
     assert_eq!(store.search("changed", Filter::default(), 5).await.unwrap().len(), 1);
 }
 

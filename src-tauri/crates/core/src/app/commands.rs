@@ -256,7 +256,12 @@ impl App {
     pub async fn session_stop(&self, input: impl Into<SessionStop>) -> Result<SessionStopped> {
         let input = input.into();
         let budget = if input.force { FORCE_BUDGET } else { STOP_BUDGET };
-        self.sessions().stop(&input.session, Deadline::after(budget)).await
+        let deadline = Deadline::after(budget);
+        if input.force {
+            self.sessions().stop(&input.session, deadline).await
+        } else {
+            self.sessions().stop_warm(&input.session, deadline).await
+        }
     }
 
     /// A page of turns.
@@ -317,7 +322,7 @@ impl App {
     /// # Errors
     /// Not found.
     pub async fn session_queue_drop(&self, input: QueuedTurn) -> Result<SessionView> {
-        self.sessions().drop_queued(&input)
+        self.sessions().drop_queued(&input).await
     }
 
     /// Sends a queued prompt next.

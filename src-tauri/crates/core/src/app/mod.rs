@@ -171,11 +171,21 @@ impl App {
         });
         installs.remove_leftovers();
         // Whoever follows such a session hears its end here, not for ever nothing.
-        events.publish_all(cut_off.into_iter().map(|cut_off| Happening::TurnEnded {
-            session: cut_off.session_id,
-            turn: cut_off.turn,
-            reason: "error".to_owned(),
-            description: Some(cut_off.description),
+        events.publish_all(cut_off.into_iter().flat_map(|cut_off| {
+            let started = cut_off.unsent.map(|row| Happening::TurnStarted {
+                session: row.session_id,
+                turn: row.id,
+                number: row.number,
+                request_id: row.request_id,
+                prompt: serde_json::from_str(&row.prompt).unwrap_or_default(),
+            });
+            let ended = Happening::TurnEnded {
+                session: cut_off.session_id,
+                turn: cut_off.turn,
+                reason: "error".to_owned(),
+                description: Some(cut_off.description),
+            };
+            started.into_iter().chain([ended])
         }));
         let shutdown = Shutdown::new();
         let parts = shutdown::Parts {

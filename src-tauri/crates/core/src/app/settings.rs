@@ -1,7 +1,7 @@
 //! What the user chose about the program itself.
 
 use super::App;
-use crate::{Result, session::EngineRules, wire::*};
+use crate::{Error, Result, session::EngineRules, wire::*};
 use gantry_store::Store;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ pub(super) fn engine_rules(settings: &Settings) -> EngineRules {
     EngineRules {
         idle: (minutes > 0).then(|| Duration::from_secs(60 * minutes)),
         one_per_session: settings.one_engine_per_session,
-        warm: usize::try_from(settings.warm_engines.min(MOST_WARM)).unwrap_or_default(),
+        warm: usize::try_from(settings.warm_engines).unwrap_or_default(),
     }
 }
 
@@ -63,14 +63,18 @@ impl App {
     /// Changes what the user chose.
     ///
     /// # Errors
-    /// The store refuses.
+    /// More than 8 warm engines; the store refuses.
     pub async fn settings_set(&self, input: SettingsChange) -> Result<Settings> {
         self.still_open()?;
+        if let Some(asked) = input.warm_engines.filter(|asked| *asked > MOST_WARM) {
+            return Err(Error::invalid(format!(
+                "warm_engines: {asked} is too many; at most {MOST_WARM} agents wait for a session"
+            )));
+        }
         let _order = self.inner.saving.lock().await;
         let settings = input.applied_to(*self.inner.settings.borrow());
-        let text = serde_json::to_string(&settings).map_err(|error| {
-            crate::Error::failed(format!("the settings could not be stored: {error}"))
-        })?;
+        let text = serde_json::to_string(&settings)
+            .map_err(|error| Error::failed(format!("the settings could not be stored: {error}")))?;
         self.store().save_setting(KEY, &text).await?;
         self.inner.settings.send_replace(settings);
         self.sessions().set_rules(engine_rules(&settings));

@@ -6,9 +6,9 @@ use crate::{Error, Result, session::memory_file};
 use gantry_supervisor::{Cause, Deadline, Ended, Scope, Supervisor};
 use std::{
     collections::{BTreeMap, HashMap},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use tokio::time::Instant;
 
@@ -41,6 +41,8 @@ struct Table {
     /// Every engine that has not ended, with its sessions.
     engines: BTreeMap<u64, Entry>,
     started: u64,
+    /// By agent, the last engine that was started before it was changed.
+    changed: HashMap<String, u64>,
     /// Gantry is ending: nothing starts, and what ends does not count as a crash.
     quitting: bool,
 }
@@ -48,10 +50,22 @@ struct Table {
 struct Entry {
     engine: Engine,
     members: BTreeMap<String, Arc<dyn Conversation>>,
-    /// Since when it waits for a first session.
-    warm_since: Option<Instant>,
+    /// While it waits for a first session.
+    warm: Option<Warm>,
     /// Its sessions will be told soon that there are more or fewer of them.
     is_telling: bool,
+}
+
+/// An engine that has had no session yet.
+#[derive(Clone, Copy)]
+struct Warm {
+    since: Instant,
+    /// When its project's folder was made: one that was made anew is another.
+    folder: Option<SystemTime>,
+}
+
+fn made(folder: &Path) -> Option<SystemTime> {
+    std::fs::metadata(folder).ok()?.created().ok()
 }
 
 /// How long an engine without a session may take to end.
@@ -96,6 +110,11 @@ impl Engines {
             if table.quitting {
                 return Err(Error::shutting_down());
             }
+            // One that stands in a folder that is not there any more is of no use to anybody.
+            let moved = table.retire_warm(|engine, warm, _| {
+                engine.key() == key && warm.folder != made(&key.project)
+            });
+            self.end_soon(moved);
             let lives = |number: &u64| {
                 table.engines.get(number).is_some_and(|entry| !entry.engine.has_ended())
             };
@@ -111,7 +130,7 @@ impl Engines {
                 return Err(Error::interrupted("the engine ended meanwhile; try again"));
             };
             entry.members.insert(session.to_owned(), conversation);
-            entry.warm_since = None;
+            entry.warm = None;
             if running.is_some() {
                 self.tell_soon(entry);
             }
@@ -214,24 +233,25 @@ impl Engines {
             .collect()
     }
 
-    /// Starts an engine of this key that has no session yet, so that the next one finds it
-    /// ready. At most `most` wait like that: older ones make room. Does nothing where the key has
-    /// an engine, or belongs to one session.
-    pub(crate) fn keep_warm(&self, key: &EngineKey, most: usize) {
+    /// Starts an engine like one that has ended, without a session, so that the next one finds
+    /// it ready. At most `most` wait like that: older ones make room. Does nothing where there is
+    /// one already, where it belonged to one session, and where its agent was changed since.
+    pub(crate) fn keep_warm(&self, before: &Engine, most: usize) {
+        let key = before.key();
         let (engine, leaving) = {
             let mut table = self.table();
-            if most == 0
-                || table.quitting
-                || key.session.is_some()
-                || table.by_key.contains_key(key)
-            {
+            let is_outdated =
+                table.changed.get(&key.agent.id).is_some_and(|last| before.number() <= *last);
+            let has_one = table.by_key.contains_key(key) || key.session.is_some();
+            if most == 0 || table.quitting || is_outdated || has_one {
                 return;
             }
             let leaving = table.retire_warm(|_, _, newer| newer + 1 >= most);
             table.started += 1;
             let number = table.started;
             let engine = Engine::new(key.clone(), number, self.parts.clone());
-            table.insert(number, engine.clone(), Some(Instant::now()));
+            let warm = Warm { since: Instant::now(), folder: made(&key.project) };
+            table.insert(number, engine.clone(), Some(warm));
             (engine, leaving)
         };
         self.launch(&engine);
@@ -241,14 +261,21 @@ impl Engines {
     /// Ends the engines that have waited longer than `longest` for a first session, and those
     /// above `most`.
     pub(crate) fn limit_warm(&self, most: usize, longest: Duration) {
-        let leaving =
-            self.table().retire_warm(|_, since, newer| newer >= most || since.elapsed() >= longest);
+        let is_over =
+            |_: &Engine, warm: Warm, newer| newer >= most || warm.since.elapsed() >= longest;
+        let leaving = self.table().retire_warm(is_over);
         self.end_soon(leaving);
     }
 
-    /// Ends those of an agent that is not what it was; returns when they have ended.
+    /// Ends those of an agent that is not what it was; returns when they have ended. Engines of
+    /// it that run now are not followed by warm ones.
     pub(crate) async fn end_warm_of(&self, agent: &str) {
-        let leaving = self.table().retire_warm(|engine, _, _| engine.key().agent.id == agent);
+        let leaving = {
+            let mut table = self.table();
+            let last = table.started;
+            table.changed.insert(agent.to_owned(), last);
+            table.retire_warm(|engine, _, _| engine.key().agent.id == agent)
+        };
         let deadline = Deadline::after(END_WARM);
         let endings = leaving.iter().map(|engine| self.stop_unused(engine, deadline));
         futures::future::join_all(endings).await;
@@ -305,26 +332,26 @@ impl Engines {
 }
 
 impl Table {
-    fn insert(&mut self, number: u64, engine: Engine, warm_since: Option<Instant>) {
+    fn insert(&mut self, number: u64, engine: Engine, warm: Option<Warm>) {
         self.by_key.insert(engine.key().clone(), number);
-        let entry = Entry { engine, members: BTreeMap::new(), warm_since, is_telling: false };
+        let entry = Entry { engine, members: BTreeMap::new(), warm, is_telling: false };
         self.engines.insert(number, entry);
     }
 
     /// Takes out of use those engines without a session of which `is_over` says so: it is told
-    /// since when each waits, and how many began to wait after it.
-    fn retire_warm(&mut self, is_over: impl Fn(&Engine, Instant, usize) -> bool) -> Vec<Engine> {
+    /// how each waits, and how many began to wait after it.
+    fn retire_warm(&mut self, is_over: impl Fn(&Engine, Warm, usize) -> bool) -> Vec<Engine> {
         let warm = self.engines.values().rev();
-        let warm = warm.filter_map(|entry| Some((entry.engine.clone(), entry.warm_since?)));
+        let warm = warm.filter_map(|entry| Some((entry.engine.clone(), entry.warm?)));
         // By their numbers, the newest first.
         let over =
-            warm.enumerate().filter(|(newer, (engine, since))| is_over(engine, *since, *newer));
+            warm.enumerate().filter(|(newer, (engine, warm))| is_over(engine, *warm, *newer));
         let over: Vec<Engine> = over.map(|(_, (engine, _))| engine).collect();
         for engine in &over {
             self.retire(engine);
             if let Some(entry) = self.engines.get_mut(&engine.number()) {
                 // It is ended once.
-                entry.warm_since = None;
+                entry.warm = None;
             }
         }
         over

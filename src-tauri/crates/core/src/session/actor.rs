@@ -48,8 +48,8 @@ pub(super) async fn run(cell: Arc<Cell>, mut mailbox: mpsc::Receiver<Command>) {
         match command {
             Some(Command::Open { epoch }) => open_ahead(&cell, epoch).await,
             Some(Command::Prompt(job)) => send_prompt(&cell, *job).await,
-            Some(Command::Stop(deadline)) => {
-                let stopped = stopping::stop(&cell, deadline).await;
+            Some(Command::Stop { deadline, warm }) => {
+                let stopped = stopping::stop(&cell, deadline, warm).await;
                 cell.stopped(stopped);
             }
             Some(Command::SignIn { method, epoch, reply }) => {
@@ -62,7 +62,7 @@ pub(super) async fn run(cell: Arc<Cell>, mut mailbox: mpsc::Receiver<Command>) {
             }
             Some(Command::Park(idle)) => {
                 if cell.idle_for().is_some_and(|span| span >= idle) {
-                    stopping::stop(&cell, Deadline::after(CLEAN_UP)).await;
+                    stopping::stop(&cell, Deadline::after(CLEAN_UP), false).await;
                 }
             }
             Some(Command::End) | None => return,

@@ -59,8 +59,9 @@ pub(super) enum Command {
     Open { epoch: u64 },
     /// Send this prompt; it was claimed.
     Prompt(Box<Job>),
-    /// Stop it; the answer goes to everybody who waits.
-    Stop(Deadline),
+    /// Stop it; the answer goes to everybody who waits. `warm`: its engine may be followed by one
+    /// that waits for a session.
+    Stop { deadline: Deadline, warm: bool },
     /// Sign in to its agent, then open it.
     SignIn { method: String, epoch: u64, reply: oneshot::Sender<Result<Authenticated>> },
     /// Nothing has happened in it for this long: it gives its engine back.

@@ -25,6 +25,13 @@ impl Sessions {
         });
     }
 
+    /// Names of secrets that a session of an earlier run had, which were not kept, and which a
+    /// prompt that brings `servers` or an `agent` does not bring.
+    pub fn withheld(&self, session: &str, servers: bool, agent: bool) -> Vec<String> {
+        let cell = self.cell(session);
+        cell.map_or_else(|_| Vec::new(), |cell| cell.lock().withheld(servers, agent))
+    }
+
     /// Ends the engines of an agent that wait for a first session: it is not what it was.
     pub async fn end_warm(&self, agent: &str) {
         self.inner.deps.engines.end_warm_of(agent).await;
@@ -68,9 +75,9 @@ impl Sessions {
     ///
     /// # Errors
     /// Not found, or sent meanwhile.
-    pub fn drop_queued(&self, input: &QueuedTurn) -> Result<SessionView> {
+    pub async fn drop_queued(&self, input: &QueuedTurn) -> Result<SessionView> {
         let cell = self.cell(&input.session)?;
-        cell.drop_queued(&input.turn)?;
+        cell.drop_queued(&input.turn).await?;
         Ok(cell.view())
     }
 

@@ -23,17 +23,18 @@ pub(super) async fn run(sessions: Weak<super::Inner>) {
     };
     loop {
         let now: EngineRules = *rules.borrow_and_update();
+        let Some(inner) = sessions.upgrade() else { return };
+        inner.deps.engines.limit_warm(now.most_warm(), now.longest_warm());
+        if let Some(idle) = now.idle {
+            park_idle(&super::Sessions { inner }, idle);
+        }
         let pause = (now.longest_warm() / 4).clamp(EVERY.0, EVERY.1);
         tokio::select! {
             biased;
             () = scope.cancelled() => return,
+            // From here on the new rules count, also for what the old ones would have ended.
             changed = rules.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(pause) => {}
-        }
-        let Some(inner) = sessions.upgrade() else { return };
-        inner.deps.engines.limit_warm(now.warm, now.longest_warm());
-        if let Some(idle) = now.idle {
-            park_idle(&super::Sessions { inner }, idle);
         }
     }
 }

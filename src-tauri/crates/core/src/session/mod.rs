@@ -304,6 +304,24 @@ impl Sessions {
     /// # Errors
     /// Not found.
     pub async fn stop(&self, session: &str, deadline: Deadline) -> Result<SessionStopped> {
+        self.stop_then(session, deadline, false).await
+    }
+
+    /// The same; an engine that ends with it is started anew to wait for the next session, where
+    /// the rules want that.
+    ///
+    /// # Errors
+    /// Not found.
+    pub async fn stop_warm(&self, session: &str, deadline: Deadline) -> Result<SessionStopped> {
+        self.stop_then(session, deadline, true).await
+    }
+
+    async fn stop_then(
+        &self,
+        session: &str,
+        deadline: Deadline,
+        warm: bool,
+    ) -> Result<SessionStopped> {
         let cell = self.cell(session)?;
         let nothing = SessionStopped {
             success: true,
@@ -318,7 +336,7 @@ impl Sessions {
         }
         let mut asked = cell.ask_stop();
         if asked.first {
-            self.command(&cell, Command::Stop(deadline)).await?;
+            self.command(&cell, Command::Stop { deadline, warm }).await?;
         }
         let stopped = asked.result.wait_for(Option::is_some).await;
         Ok(stopped.ok().and_then(|result| result.clone()).unwrap_or(nothing))

@@ -66,6 +66,11 @@ pub struct EngineRules {
 }
 
 impl EngineRules {
+    /// How many may wait for a first session: none where it could not be the engine of any.
+    pub(super) fn most_warm(self) -> usize {
+        if self.one_per_session { 0 } else { self.warm }
+    }
+
     /// How long an engine may wait for a first session.
     pub(super) fn longest_warm(self) -> Duration {
         self.idle.unwrap_or(USUAL_IDLE)

@@ -84,14 +84,18 @@ impl Cell {
 
     /// Takes a queued prompt out. It leaves no trace in the history: whoever wrote it took it
     /// back. Those who wait for its turn hear that it is over.
-    pub(super) fn drop_queued(&self, turn: &str) -> Result<()> {
-        let mut inner = self.lock();
-        let place = inner.place(turn)?;
-        inner.queue.remove(place);
-        // Nobody waits for it: an error shows with what is stored next.
-        drop(self.deps.store.forget_queued(turn));
-        self.announce(&inner);
-        drop(inner);
+    pub(super) async fn drop_queued(&self, turn: &str) -> Result<()> {
+        let forgotten = {
+            let mut inner = self.lock();
+            let place = inner.place(turn)?;
+            inner.queue.remove(place);
+            let forgotten = self.deps.store.forget_queued(turn);
+            self.announce(&inner);
+            forgotten
+        };
+        if let Err(error) = forgotten.await {
+            tracing::error!(%error, "a prompt that was taken back may be shown as not sent");
+        }
         self.deps.events.publish(Happening::TurnEnded {
             session: self.id.clone(),
             turn: turn.to_owned(),
@@ -118,8 +122,14 @@ impl Cell {
     }
 }
 
-/// Whether a prompt brings other servers or another agent than the session has.
+/// Whether a prompt brings other servers or another agent than the session will have when its
+/// turn comes.
 pub(super) fn brings_change(inner: &Inner, prompt: &super::Prompt) -> bool {
-    prompt.servers.as_ref().is_some_and(|servers| *servers != inner.kept.servers)
-        || prompt.agent.as_ref().is_some_and(|agent| *agent != inner.kept.agent)
+    let waiting = || inner.queue.iter().rev().map(|job| &job.prompt);
+    let servers = waiting().find_map(|before| before.servers.as_ref());
+    let agent = waiting().find_map(|before| before.agent.as_ref());
+    let (servers, agent) =
+        (servers.unwrap_or(&inner.kept.servers), agent.unwrap_or(&inner.kept.agent));
+    prompt.servers.as_ref().is_some_and(|asked| asked != servers)
+        || prompt.agent.as_ref().is_some_and(|asked| asked != agent)
 }

@@ -15,8 +15,9 @@ const TURN: Duration = Duration::from_secs(1);
 const CLOSE: Duration = Duration::from_millis(500);
 
 /// Stops a session: cancels its turn, closes it in the agent, ends the engine with
-/// its last session, drops its leases.
-pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped {
+/// its last session, drops its leases. `warm`: that engine is followed by a warm one, where the
+/// rules want that.
+pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline, warm: bool) -> SessionStopped {
     {
         let mut inner = cell.lock();
         cell.apply(&mut inner, Event::Cancel);
@@ -28,7 +29,7 @@ pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped
         (inner.engine.take(), inner.open.take(), std::mem::take(&mut inner.given_up))
     };
     let engines = &cell.deps.engines;
-    let key = engine.as_ref().map(|engine| engine.key().clone());
+    let before = engine.clone();
     let leave = async {
         let engine = engine?;
         // First out of the table: a session that comes now gets an engine of its own.
@@ -52,10 +53,9 @@ pub(super) async fn stop(cell: &Arc<Cell>, deadline: Deadline) -> SessionStopped
     }
     do_chores(cell).await;
     save(cell).await;
-    if let Some(key) = key.filter(|_| left.is_some()) {
-        let rules = *cell.deps.rules.borrow();
+    if let Some(before) = before.filter(|_| warm && left.is_some()) {
         // After everything of this session has ended.
-        engines.keep_warm(&key, rules.warm);
+        engines.keep_warm(&before, cell.deps.rules.borrow().most_warm());
     }
     let mut stopped = SessionStopped {
         success: true,

@@ -30,11 +30,18 @@ impl Inner {
         }
         // The caller has sent what was not kept.
         let (servers, agent) = (prompt.servers.is_some(), prompt.agent.is_some());
-        self.kept.withheld.retain(|what| !if of_a_server(what) { servers } else { agent });
+        self.kept.withheld = self.withheld(servers, agent);
         if let Some(policy) = prompt.policy {
             self.kept.policy = policy;
         }
         self.permission_timeout = prompt.permission_timeout;
+    }
+
+    /// Secrets that it once had and that neither were kept nor come with a prompt that brings
+    /// `servers` or an `agent`.
+    pub(super) fn withheld(&self, servers: bool, agent: bool) -> Vec<String> {
+        let is_missing = |what: &&String| !if of_a_server(what) { servers } else { agent };
+        self.kept.withheld.iter().filter(is_missing).cloned().collect()
     }
 
     pub(super) fn servers(&self) -> Option<Vec<ServerSpec>> {

@@ -4,6 +4,7 @@ use gantry_core::{
     session::{EngineRules, SessionLimits},
     wire::*,
 };
+use gantry_supervisor::Deadline;
 use serde_json::json;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ async fn queued_prompts_are_seen_changed_dropped_and_sent_now() {
     let empty = world.sessions.edit_queued(&edit(&one, " ")).await.unwrap_err();
     assert_eq!(empty.code, ErrorCode::ValidationError);
     assert_eq!(texts(&world.view(&session)), ["say one", "say zwei", "say three"]);
-    world.sessions.drop_queued(&at(&one)).unwrap();
+    world.sessions.drop_queued(&at(&one)).await.unwrap();
     let dropped = world.ended(&session, &one).await;
     assert_eq!(dropped.reason, "cancelled");
     assert!(dropped.description.unwrap().contains("taken out"));
@@ -194,15 +195,19 @@ async fn a_warm_engine_waits_for_the_next_session_and_no_longer_than_it_may() {
     let world = World::new().await;
     let rules = EngineRules { warm: 1, ..EngineRules::default() };
     world.sessions.set_rules(rules);
+    let stop = async |session: &str| {
+        let deadline = Deadline::after(Duration::from_secs(8));
+        world.sessions.stop_warm(session, deadline).await.unwrap()
+    };
     let first = world.create("http", vec![world.server("a", 0.0)]).await;
     let beside = world.create("http", Vec::new()).await;
     world.turn(&first, "say one").await;
     world.turn(&beside, "say one").await;
     let before = world.view(&first).engine.unwrap().pid;
     // One of two leaves: its engine goes on.
-    assert!(!world.stop(&beside).await.engine_stopped);
+    assert!(!stop(&beside).await.engine_stopped);
     assert_eq!(world.sessions.engines().len(), 1);
-    let stopped = world.stop(&first).await;
+    let stopped = stop(&first).await;
     assert!(stopped.engine_stopped && stopped.servers_stopped == ["a"]);
     // A new process, which has been asked for nothing but `initialize`.
     let waits = |world: &World| {
@@ -220,8 +225,8 @@ async fn a_warm_engine_waits_for_the_next_session_and_no_longer_than_it_may() {
     // Of two agents the one that was used last.
     let other = world.create("http,load", Vec::new()).await;
     world.turn(&other, "say one").await;
-    world.stop(&first).await;
-    world.stop(&other).await;
+    stop(&first).await;
+    stop(&other).await;
     let agents = || -> Vec<String> {
         world.sessions.engines().into_iter().map(|engine| engine.agent).collect()
     };
@@ -229,8 +234,17 @@ async fn a_warm_engine_waits_for_the_next_session_and_no_longer_than_it_may() {
     let (accepted, _) = world.turn(&other, "say two").await;
     assert_eq!(accepted.engine, EngineOutcome::Reused);
 
+    // Its folder is another one now: it would work in what was removed.
+    stop(&other).await;
+    world.until("a warm engine", || waits(&world)).await;
+    let project = world.dir.path().join("project");
+    std::fs::rename(&project, project.with_extension("before")).unwrap();
+    std::fs::create_dir(&project).unwrap();
+    let (accepted, _) = world.turn(&other, "say anew").await;
+    assert_eq!(accepted.engine, EngineOutcome::Started);
+
     // It ends with its time, and with its agent.
-    world.stop(&other).await;
+    stop(&other).await;
     world.until("a warm engine", || waits(&world)).await;
     let agent = agents().remove(0);
     world.sessions.end_warm("another").await;
@@ -238,8 +252,17 @@ async fn a_warm_engine_waits_for_the_next_session_and_no_longer_than_it_may() {
     world.sessions.end_warm(&agent).await;
     assert!(world.sessions.engines().is_empty());
     world.no_survivors().await;
-    world.turn(&other, "say three").await;
+    // What is not meant to be gone on with is not followed by anything, and what was started
+    // before its agent was changed neither.
+    world.turn(&other, "say more").await;
     world.stop(&other).await;
+    assert!(world.sessions.engines().is_empty());
+    world.turn(&other, "say more").await;
+    world.sessions.end_warm(&agent).await;
+    stop(&other).await;
+    assert!(world.sessions.engines().is_empty());
+    world.turn(&other, "say three").await;
+    stop(&other).await;
     world.until("a warm engine", || waits(&world)).await;
     world.sessions.set_rules(EngineRules { idle: Some(Duration::from_millis(200)), ..rules });
     world.until("its end", || world.sessions.engines().is_empty()).await;

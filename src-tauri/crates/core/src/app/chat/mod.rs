@@ -114,6 +114,15 @@ impl App {
                     .await?
             }
         };
+        let brings = (prompt.servers.is_some(), prompt.agent.is_some());
+        let missing = self.sessions().withheld(&session.id, brings.0, brings.1);
+        if !missing.is_empty() {
+            warnings.push(format!(
+                "these values of the session are secrets, which are not kept on disk, so they are \
+                 missing until they are sent again: {}",
+                missing.join(", ")
+            ));
+        }
         let accepted = match self.sessions().prompt(&session.id, prompt).await {
             Ok(accepted) => accepted,
             Err(error) if is_new_session && self.dropped_unused(&session.id).await => {
@@ -233,7 +242,7 @@ impl App {
         let (user, _) = target.project()?;
         let id = target::required("session_id", target.session_id.as_deref())?;
         let session = self.session_of(id, user, target.project_id.as_deref())?;
-        self.sessions().stop(&session.id, Deadline::after(STOP_BUDGET)).await
+        self.sessions().stop_warm(&session.id, Deadline::after(STOP_BUDGET)).await
     }
 
     /// The sessions of a user's project.
