@@ -71,6 +71,17 @@ pub fn status_mib(pid: u32, field: &str) -> f64 {
     kib(&text, field)
 }
 
+/// What a process has used of the processors so far, in seconds, by all threads that live.
+pub fn processor_seconds(pid: u32) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.unwrap_or_else(|why| panic!("process {pid}: {why}"));
+    let used = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    threads.flatten().filter_map(used).sum::<f64>() / 1e9
+}
+
 /// A field in kB, in MiB.
 fn kib(text: &str, field: &str) -> f64 {
     let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();

@@ -12,7 +12,7 @@ mod light;
 
 use gantry_tests::{
     Instance, McpClient, Stage, api,
-    figures::{Report, median, private_mib, status_mib},
+    figures::{Report, median, private_mib, processor_seconds, status_mib},
     npm, programs, wait_until,
 };
 use light::Light;
@@ -255,9 +255,10 @@ async fn real_throughput(stage: &Stage, instance: &Instance, report: &mut Report
         let result = client.call("echo", arguments.clone()).await;
         result.unwrap_or_else(|why| panic!("{why:#}"));
     };
-    let (mut direct, mut bridge) = (Vec::new(), Vec::new());
+    let (mut direct, mut bridge, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let one = rate(REAL_CALLS_EACH, (0..CALLERS).map(|_| async || once(&own).await)).await;
+        let before = processor_seconds(instance.pid);
         let other = rate(
             REAL_CALLS_EACH,
             light.iter().map(|light| {
@@ -268,15 +269,19 @@ async fn real_throughput(stage: &Stage, instance: &Instance, report: &mut Report
             }),
         )
         .await;
+        let cost = processor_seconds(instance.pid) - before;
         if round > 0 {
             direct.push(one);
             bridge.push(other);
+            costs.push(cost * 1e6 / (CALLERS * REAL_CALLS_EACH) as f64);
         }
     }
     own.close_input().await;
     let _ = server.kill().await;
-    let (direct, bridge) = (median(direct), median(bridge));
-    let figure = format!("direct {direct:.0}/s, bridge {bridge:.0}/s");
+    let (direct, bridge, cost) = (median(direct), median(bridge), median(costs));
+    let figure = format!(
+        "direct {direct:.0}/s, bridge {bridge:.0}/s; a call costs the core {cost:.0} µs of processor"
+    );
     let what = "calls of 16 callers, a Node.js server: bridge ÷ direct";
     report.at_least(what, figure, bridge / direct, 0.6);
 }
