@@ -230,7 +230,6 @@ export const en = {
 
   'unit.s': 's',
   'unit.min': 'min',
-  'unit.agents': 'agents',
   'span.ms': '{n} ms',
   'span.s': '{n} s',
   'span.min': '{n} min {s} s',

@@ -228,7 +228,6 @@ export const zh: Texts = {
 
   'unit.s': '秒',
   'unit.min': '分钟',
-  'unit.agents': '个',
   'span.ms': '{n} 毫秒',
   'span.s': '{n} 秒',
   'span.min': '{n} 分 {s} 秒',

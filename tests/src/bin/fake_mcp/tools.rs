@@ -2,7 +2,10 @@
 
 use crate::{Server, era, options::Options, pranks, say};
 use serde_json::{Value, json};
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Mutex, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 /// Name, description, and the properties of the input with their types.
 type Tool = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -79,6 +82,10 @@ pub async fn call(server: &Server, message: &Value) -> Option<Result<Value, Valu
         "args" => json!(std::env::args().skip(1).collect::<Vec<_>>()).to_string(),
         // Not listed: for measurements, and what no server should do.
         "big" => "x".repeat(arguments["bytes"].as_u64().unwrap_or(0) as usize),
+        "work" => {
+            work(Duration::from_micros(arguments["us"].as_u64().unwrap_or(0)));
+            arguments["text"].as_str().unwrap_or_default().to_owned()
+        }
         prank if pranks::NAMES.contains(&prank) => pranks::play(prank, &message["id"]).await,
         "ask" => return Some(Ok(era::ask(server, message).await)),
         "change" => {
@@ -133,4 +140,14 @@ async fn slow(server: &Server, message: &Value, ms: u64) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Uses a processor for so long, one call after the other, as a server with one thread does.
+fn work(span: Duration) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let begun = Instant::now();
+    while begun.elapsed() < span {
+        std::hint::spin_loop();
+    }
 }

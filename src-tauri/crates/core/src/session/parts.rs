@@ -54,6 +54,9 @@ impl Default for SessionLimits {
     }
 }
 
+/// How long an engine may be idle unless somebody has chosen otherwise.
+const USUAL_IDLE: Duration = Duration::from_secs(30 * 60);
+
 /// How engines are used; can change while Gantry runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineRules {
@@ -76,9 +79,6 @@ impl EngineRules {
         self.idle.unwrap_or(USUAL_IDLE)
     }
 }
-
-/// Half an hour.
-const USUAL_IDLE: Duration = Duration::from_secs(30 * 60);
 
 impl Default for EngineRules {
     fn default() -> Self {
