@@ -9,6 +9,7 @@
 
 mod answer;
 mod api;
+mod at_once;
 mod body;
 mod computer;
 mod door;

@@ -1,6 +1,6 @@
 //! Accepting connections, and letting them go.
 
-use crate::{head, mcp, routes};
+use crate::{at_once::at_once, head, mcp, routes};
 use axum::Router;
 use gantry_core::{
     app::App,
@@ -196,7 +196,8 @@ async fn accept(
         };
         match accepted {
             Ok((stream, _)) => {
-                scope.spawn("connection", connection(stream, router.clone(), phase.clone()));
+                let connection = connection(stream, router.clone(), phase.clone());
+                scope.spawn("connection", at_once(connection));
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
