@@ -112,7 +112,7 @@ impl fmt::Debug for Hub {
 struct Shared {
     options: HubOptions,
     phase: watch::Sender<Phase>,
-    /// When the next held call has waited long enough.
+    /// When the clock looks at what is due; see [`Shared::wind`].
     due: watch::Sender<Option<Instant>>,
     receipts: watch::Sender<u64>,
     /// Why the tools of this connection could not be listed again after they changed.
@@ -161,8 +161,33 @@ impl Shared {
             self.outbox().extend(effects.deliveries.drain(..));
         }
         let due = state.next_due();
-        self.due.send_if_modified(|was| std::mem::replace(was, due) != due);
+        drop(state);
+        self.wind(due);
         result
+    }
+
+    /// Has the clock look at `due`, or earlier. One that is set to an earlier time is left alone
+    /// and finds nothing then: with every call and every answer the next due time is another
+    /// one, and to set the clock to each of them would wake it twice a call.
+    fn wind(&self, due: Option<Instant>) {
+        let Some(due) = due else { return };
+        self.due.send_if_modified(|set| {
+            let is_earlier = set.is_none_or(|set| due < set);
+            if is_earlier {
+                *set = Some(due);
+            }
+            is_earlier
+        });
+    }
+
+    /// The clock has come to the time that it was set to.
+    fn ring(&self) {
+        // First: what the state decides from here on sets it anew.
+        self.due.send_if_modified(|set| {
+            *set = None;
+            false
+        });
+        self.act(|state, effects| state.expire(Instant::now(), effects));
     }
 
     fn outbox(&self) -> MutexGuard<'_, VecDeque<Delivery>> {

@@ -161,7 +161,9 @@ async fn write(mut writer: Writer, mut outgoing: mpsc::UnboundedReceiver<input::
     while let Some(first) = outgoing.recv().await {
         // Whoever is about to call too gets a word in: the server has less to do with ten
         // requests that come together than with ten that come one by one.
-        tokio::task::yield_now().await;
+        if first.in_company {
+            tokio::task::yield_now().await;
+        }
         let mut batch = BytesMut::new();
         let mut large = None;
         let mut next = Some(first);
@@ -397,7 +399,7 @@ pub(super) async fn clock(hub: WeakShared, mut due: watch::Receiver<Option<Insta
             // The sender lives in the hub.
             changed = due.changed() => if changed.is_err() { return },
             () = over => match hub.upgrade() {
-                Some(shared) => shared.act(|state, effects| state.expire(Instant::now(), effects)),
+                Some(shared) => shared.ring(),
                 None => return,
             },
         }

@@ -27,6 +27,8 @@ pub(super) struct ServerInput {
 #[derive(Debug)]
 pub(super) struct Line {
     pub bytes: Bytes,
+    /// Other calls are open, so that more may come at any moment.
+    pub in_company: bool,
     _place: Option<Place>,
 }
 
@@ -48,20 +50,21 @@ pub(super) fn server_input() -> (ServerInput, mpsc::UnboundedReceiver<Line>) {
 
 impl ServerInput {
     /// Takes what somebody asked for; `false` when there is no room, or no server.
-    pub fn offer(&self, message: BytesMut) -> bool {
+    pub fn offer(&self, message: BytesMut, in_company: bool) -> bool {
         if self.waiting.load(Ordering::Relaxed) >= MOST {
             return false;
         }
         let Ok(bytes) = self.meter.admit(frame::to_line(message)) else { return false };
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let place = Some(Place(self.waiting.clone()));
-        self.queue.send(Line { bytes, _place: place }).is_ok()
+        self.queue.send(Line { bytes, in_company, _place: place }).is_ok()
     }
 
     /// Takes what belongs to something that was taken before (a cancellation, a subscription of
     /// a client that is there), whose number is bounded by that; `false` when there is no server.
     pub fn push(&self, message: BytesMut) -> bool {
-        self.queue.send(Line { bytes: frame::to_line(message), _place: None }).is_ok()
+        let bytes = frame::to_line(message);
+        self.queue.send(Line { bytes, in_company: false, _place: None }).is_ok()
     }
 }
 
@@ -74,17 +77,17 @@ mod tests {
         let (input, mut lines) = server_input();
         let line = |text: &str| BytesMut::from(text.as_bytes());
         for _ in 0..MOST {
-            assert!(input.offer(line("asked")));
+            assert!(input.offer(line("asked"), true));
         }
-        assert!(!input.offer(line("one too many")));
+        assert!(!input.offer(line("one too many"), true));
         assert!(input.push(line("cancelled")));
         drop(lines.try_recv());
-        assert!(input.offer(line("last")));
+        assert!(input.offer(line("last"), true));
         let rest: Vec<Bytes> =
             std::iter::from_fn(|| lines.try_recv().ok()).map(|line| line.bytes).collect();
         assert_eq!(rest.len(), MOST + 1);
         assert_eq!((&rest[MOST - 1][..], &rest[MOST][..]), (&b"cancelled\n"[..], &b"last\n"[..]));
         drop(lines);
-        assert!(!input.offer(line("gone")) && !input.push(line("gone")));
+        assert!(!input.offer(line("gone"), true) && !input.push(line("gone")));
     }
 }

@@ -418,7 +418,8 @@ impl State {
 
     /// Hands a message to the writer; `false` when it is full or gone.
     pub fn write(&mut self, message: BytesMut) -> bool {
-        self.input().is_some_and(|input| input.offer(message))
+        let in_company = self.calls.values().any(|call| call.work);
+        self.input().is_some_and(|input| input.offer(message, in_company))
     }
 
     /// The same for what belongs to something that was taken before; see [`ServerInput::push`].

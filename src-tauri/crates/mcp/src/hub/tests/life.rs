@@ -299,3 +299,31 @@ async fn a_tool_over_its_limit_is_cancelled_and_its_client_told_but_nothing_else
     assert!(peer.is_quiet());
     assert_eq!(hub.in_flight(), 2, "one from before the limit, and what is no tool");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_its_own_limit_whatever_the_clock_was_set_to_for_others() {
+    let (hub, mut server, _connection) = ready_hub(options("s"), &["a"]).await;
+    let mut peer = Peer::ready(&hub, "client", json!({})).await;
+    hub.set_call_limit(Some(Duration::from_secs(3)));
+    peer.request(json!(1), "tools/call", json!({ "name": "a" }));
+    let call = server.expect("tools/call").await;
+    server.answer(&call, json!({})).await;
+    assert_eq!(peer.next().await["id"], 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // The clock is still set for the first one, and rings in vain.
+    let begun = Instant::now();
+    peer.request(json!(2), "tools/call", json!({ "name": "a" }));
+    server.expect("tools/call").await;
+    assert_eq!(peer.next().await["id"], 2);
+    assert_eq!(begun.elapsed(), Duration::from_secs(3));
+    // One with a longer limit is open when one with a shorter limit comes.
+    hub.set_call_limit(Some(Duration::from_secs(4)));
+    peer.request(json!(3), "tools/call", json!({ "name": "a" }));
+    hub.set_call_limit(Some(Duration::from_secs(1)));
+    peer.request(json!(4), "tools/call", json!({ "name": "a" }));
+    let begun = Instant::now();
+    assert_eq!(peer.next().await["id"], 4);
+    assert_eq!(begun.elapsed(), Duration::from_secs(1));
+    assert_eq!(peer.next().await["id"], 3);
+    assert_eq!(begun.elapsed(), Duration::from_secs(4));
+}
