@@ -84,7 +84,7 @@ impl Ways {
 
         let this = std::env::current_exe().unwrap_or_else(|why| panic!("{why}"));
         let mut command = std::process::Command::new(this);
-        command.env(ECHO, "1").stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env(ECHO, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut echo_server = command.spawn().unwrap_or_else(|why| panic!("echo: {why}"));
         let mut url = String::new();
         let output = echo_server.stdout.take().unwrap_or_else(|| panic!("no output"));
@@ -424,6 +424,11 @@ async fn echo() {
     let listener = listener.unwrap_or_else(|why| panic!("{why}"));
     let address = listener.local_addr().unwrap_or_else(|why| panic!("{why}"));
     println!("http://{address}/");
+    // It ends with whoever started it, also when that ends early.
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
