@@ -69,7 +69,7 @@ pub(super) fn begin(
     reader: Reader,
     writer: Writer,
 ) -> impl Future<Output = Disconnected> + Send + 'static {
-    let (input, outgoing) = server_input();
+    let (input, outgoing, glut) = server_input();
     let (stop, refetch) = (CancellationToken::new(), Arc::new(Notify::new()));
     let upstream = Upstream {
         generation,
@@ -89,7 +89,8 @@ pub(super) fn begin(
             return Disconnected { generation, why };
         };
         let shared = ending.shared.clone();
-        let why = carry(&shared, generation, reader, writer, outgoing, &stop, &refetch).await;
+        let why =
+            carry(&shared, generation, reader, (writer, outgoing), (&stop, &glut), &refetch).await;
         ending.why.clone_from(&why);
         drop(ending);
         Disconnected { generation, why }
@@ -100,9 +101,8 @@ async fn carry(
     shared: &Arc<Shared>,
     generation: u64,
     reader: Reader,
-    writer: Writer,
-    outgoing: mpsc::UnboundedReceiver<input::Line>,
-    stop: &CancellationToken,
+    (writer, outgoing): (Writer, mpsc::UnboundedReceiver<input::Line>),
+    (stop, glut): (&CancellationToken, &CancellationToken),
     refetch: &Notify,
 ) -> String {
     let mut reading = pin!(read(shared, generation, reader));
@@ -110,6 +110,7 @@ async fn carry(
     tokio::select! {
         biased;
         () = stop.cancelled() => "it was ended by its owner".to_owned(),
+        () = glut.cancelled() => "does not read what it is told".to_owned(),
         why = &mut reading => why,
         why = write(writer, outgoing) => {
             // What it still says, an answer or the end of its output, is the better reason.
@@ -447,7 +448,7 @@ impl super::State {
                     let _ = waiting.send(error);
                 }
             }
-            Caller::Probe | Caller::Listen | Caller::Nobody => {}
+            Caller::Probe | Caller::Listen => {}
         }
         true
     }

@@ -1,11 +1,12 @@
 //! What a client says: answered here, passed on, held, or refused.
 
 use super::{
+    listen::too_many_resources,
     modern::GUESSED_CAPABILITIES,
     rounds::{self, Round},
     state::{
-        Answer, Call, Caller, ClientKey, Effects, FIRST_LIST_WAIT, ForModern, Link, OPEN_REQUESTS,
-        Speech, State, refusal,
+        Answer, Call, Caller, ClientKey, Due, Effects, FIRST_LIST_WAIT, ForModern, Link,
+        OPEN_REQUESTS, RESOURCES, Speech, State, cancelled, refusal,
     },
 };
 use crate::{
@@ -18,6 +19,9 @@ use bytes::Bytes;
 use serde_json::json;
 use std::{ops::Range, time::Duration};
 use tokio::time::Instant;
+
+/// A cancellation of more bytes is not passed on as it is.
+const FAT: usize = 16 * 1024;
 
 /// Methods that list something, the member of their result, and the capability they belong to.
 const LISTS: [(&str, &str, &str); 4] = [
@@ -332,6 +336,7 @@ impl State {
             edits.push((message.span(token), &number));
         }
         let level;
+        let before = (self.clients.get(&key).and_then(|client| client.level), self.told_level);
         if method == "logging/setLevel"
             && let Some(raw) = message.param(&["level"])
             && let Some(index) = modern::level(raw)
@@ -349,8 +354,14 @@ impl State {
         let mut subscribes = None;
         if method == "resources/subscribe"
             && let (Some(uri), Some(client)) = (uri, self.clients.get_mut(&key))
-            && client.subscriptions.insert(uri.clone())
+            && !client.subscriptions.contains(&uri)
         {
+            if client.resources() >= RESOURCES {
+                let why = too_many_resources();
+                let line = frame::error(id, INVALID_PARAMS, &why, None).freeze();
+                return self.deliver(key, line, Some(id.to_owned()), true, effects);
+            }
+            client.subscriptions.insert(uri.clone());
             subscribes = Some(uri);
         }
         let answer = answer_of(message, meta, modern, speech);
@@ -359,8 +370,10 @@ impl State {
         }
         let room = self.calls.len() < OPEN_REQUESTS;
         if !room || !self.write(frame::splice(&message.line, &mut edits)) {
-            if let (Some(uri), Some(client)) = (subscribes, self.clients.get_mut(&key)) {
-                client.subscriptions.remove(&uri);
+            self.told_level = before.1;
+            if let Some(client) = self.clients.get_mut(&key) {
+                client.level = before.0;
+                subscribes.inspect(|uri| _ = client.subscriptions.remove(uri));
             }
             let line = self.unavailable(id, "its input is full").freeze();
             return self.deliver(key, line, Some(id.to_owned()), true, effects);
@@ -368,8 +381,8 @@ impl State {
         let caller = Caller::Client { key, id: id.to_owned() };
         let token = token.map(str::to_owned);
         let due = self.call_limit.filter(|_| method == "tools/call").map(|limit| {
-            let tool = message.param(&["name"]).and_then(frame::string);
-            (now + limit, tool.unwrap_or_default())
+            let tool = message.param(&["name"]).and_then(frame::string).unwrap_or_default();
+            Due { at: now + limit, limit, tool }
         });
         self.calls.insert(ours, Call { caller, token, work: true, subscribes, due, answer });
         if let Some(client) = self.clients.get_mut(&key) {
@@ -394,6 +407,10 @@ impl State {
             "notifications/cancelled" => {
                 let Some(request) = message.param(&["requestId"]) else { return true };
                 let notice = |ours: u64| {
+                    // It finds room where calls do not, so it must be small.
+                    if message.line.len() > FAT {
+                        return cancelled(ours, "the client cancelled the request");
+                    }
                     let ours = ours.to_string();
                     frame::splice(&message.line, &mut [(message.span(request), &ours)])
                 };

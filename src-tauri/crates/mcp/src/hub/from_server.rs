@@ -62,7 +62,6 @@ impl State {
             }
             Caller::Probe => return self.probed(Some(&message), now, effects),
             Caller::Listen => return self.upstream_ended(ours, &message),
-            Caller::Nobody => return,
         };
         if let Some(client) = self.clients.get_mut(&key) {
             client.calls.remove(&id);

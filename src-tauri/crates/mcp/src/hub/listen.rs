@@ -5,7 +5,9 @@
 //! sends the rest unasked, one of this revision has a single one of ours, with everything that
 //! anybody wants.
 
-use super::state::{Call, Caller, ClientKey, Effects, Link, Listening, Speech, State};
+use super::state::{
+    Attached, Call, Caller, ClientKey, Effects, Link, Listening, RESOURCES, Speech, State,
+};
 use crate::{
     Envelope,
     catalogue::Known,
@@ -83,6 +85,11 @@ impl Filter {
     }
 }
 
+/// Why a subscription is refused.
+pub(super) fn too_many_resources() -> String {
+    format!("a client can have news of {RESOURCES} resources and of no more")
+}
+
 /// A notification with the (raw) id of the subscription it is sent for, or with none.
 pub fn tagged(message: &Envelope, id: Option<&str>) -> Bytes {
     let meta = message.param(&["_meta"]);
@@ -120,10 +127,14 @@ impl State {
             let until = now + self.start_wait;
             return self.hold(key, message, until, effects);
         };
+        let open = self.clients.get(&key).map_or(0, Attached::resources);
         let Some(wish) = message.param(&["notifications"]).and_then(Filter::read) else {
             let why = "`notifications`, which says what is wanted, is not an object";
             return refuse(self, INVALID_PARAMS, why, effects);
         };
+        if open + wish.resources.len() > RESOURCES {
+            return refuse(self, INVALID_PARAMS, &too_many_resources(), effects);
+        }
         let filter = wish.granted(known);
         let new: Vec<String> =
             filter.resources.iter().filter(|uri| !self.is_needed(uri)).cloned().collect();

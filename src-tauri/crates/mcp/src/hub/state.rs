@@ -35,6 +35,8 @@ pub(super) const HELD_CALLS: usize = 1024;
 pub(super) const HELD_BYTES: usize = 64 * 1024 * 1024;
 /// Requests of clients that a server may leave unanswered, and its own that clients may.
 pub(super) const OPEN_REQUESTS: usize = 16 * 1024;
+/// Resources that one client may want to hear of.
+pub(super) const RESOURCES: usize = 4096;
 /// Progress tokens remembered after their call was answered (a task goes on).
 const RETIRED_TOKENS: usize = 1024;
 /// Labels of which the receipt is remembered.
@@ -112,6 +114,12 @@ pub(super) struct Attached {
 }
 
 impl Attached {
+    /// How many resources it wants to hear of.
+    pub fn resources(&self) -> usize {
+        let listened = self.listens.values().map(|filter| filter.resources.len()).sum::<usize>();
+        self.subscriptions.len() + listened
+    }
+
     /// Whether a request of its with this id (raw) has no answer yet.
     pub fn is_busy_with(&self, id: &str) -> bool {
         self.calls.contains_key(id) || self.listens.contains_key(id)
@@ -128,8 +136,6 @@ pub(super) enum Caller {
     Probe,
     /// Ours: see [`Listening`].
     Listen,
-    /// Nobody waits for the answer.
-    Nobody,
 }
 
 pub(super) struct Call {
@@ -140,10 +146,17 @@ pub(super) struct Call {
     pub work: bool,
     /// The resource that it subscribes to; taken back when the server refuses.
     pub subscribes: Option<String>,
-    /// When a tool has had long enough, and which it is.
-    pub due: Option<(Instant, String)>,
+    /// When a tool has had long enough.
+    pub due: Option<Due>,
     /// What its answer needs before its client takes it.
     pub answer: Answer,
+}
+
+/// The end of what a tool may take.
+pub(super) struct Due {
+    pub at: Instant,
+    pub limit: Duration,
+    pub tool: String,
 }
 
 /// How the two sides of a call differ.
@@ -381,7 +394,13 @@ impl State {
             return Err(self.why_not_ready());
         }
         let id = self.fresh_id();
-        if !self.write_own(id, method, params) {
+        let message = self.own_request(id, method, params);
+        // What somebody wants done waits like the calls of clients.
+        let is_taken = message.is_some_and(|message| match work {
+            true => self.calls.len() < OPEN_REQUESTS && self.write(message),
+            false => self.push(message),
+        });
+        if !is_taken {
             return Err(self.why_not_ready());
         }
         let (sender, receiver) = oneshot::channel();
@@ -392,9 +411,7 @@ impl State {
     /// A request whose answer nobody needs.
     pub fn tell(&mut self, method: &str, params: &str) {
         let id = self.fresh_id();
-        if self.write_own(id, method, Some(params)) {
-            self.calls.insert(id, Call::own(Caller::Nobody, false));
-        }
+        self.write_own(id, method, Some(params));
     }
 
     /// Forgets a call of ours and tells the server.
@@ -406,14 +423,18 @@ impl State {
 
     /// Writes a request of our own in the way that the server understands.
     pub fn write_own(&mut self, id: u64, method: &str, params: Option<&str>) -> bool {
+        self.own_request(id, method, params).is_some_and(|message| self.push(message))
+    }
+
+    fn own_request(&self, id: u64, method: &str, params: Option<&str>) -> Option<BytesMut> {
         if !self.is_modern_only() {
-            return self.push(frame::request(id, method, params));
+            return Some(frame::request(id, method, params));
         }
         let meta = format!(r#""_meta":{}"#, modern::own_meta());
         let params = params.unwrap_or("{}");
-        let Some((at, piece)) = frame::insertion(params, &meta) else { return false };
+        let (at, piece) = frame::insertion(params, &meta)?;
         let params = format!("{}{piece}{}", &params[..at], &params[at..]);
-        self.push(frame::request(id, method, Some(&params)))
+        Some(frame::request(id, method, Some(&params)))
     }
 
     /// Hands a message to the writer; `false` when it is full or gone.

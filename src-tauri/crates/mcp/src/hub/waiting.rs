@@ -1,7 +1,7 @@
 //! Requests that wait, take too long, or are not wanted any more.
 
 use super::state::{
-    Call, Caller, ClientKey, Effects, HELD_BYTES, HELD_CALLS, Held, Link, State, cancelled,
+    Call, Caller, ClientKey, Due, Effects, HELD_BYTES, HELD_CALLS, Held, Link, State, cancelled,
 };
 use crate::{
     Envelope,
@@ -41,22 +41,25 @@ impl State {
     }
 
     pub fn next_due(&self) -> Option<Instant> {
-        let calls = self.calls.values().filter_map(|call| Some(call.due.as_ref()?.0));
+        let calls = self.calls.values().filter_map(|call| Some(call.due.as_ref()?.at));
         self.held.iter().map(|held| held.until).chain(calls).min()
     }
 
     /// Ends the calls that take too long.
     fn expire_calls(&mut self, now: Instant, effects: &mut Effects) {
-        let is_over = |call: &Call| call.due.as_ref().is_some_and(|(due, _)| *due <= now);
+        let is_over = |call: &Call| call.due.as_ref().is_some_and(|due| due.at <= now);
         let over: Vec<u64> =
             self.calls.iter().filter(|(_, call)| is_over(call)).map(|(id, _)| *id).collect();
         for ours in over {
-            let Some(Call { caller: Caller::Client { key, id }, due: Some((_, tool)), .. }) =
-                self.calls.remove(&ours)
+            let Some(Call {
+                caller: Caller::Client { key, id },
+                due: Some(Due { limit, tool, .. }),
+                ..
+            }) = self.calls.remove(&ours)
             else {
                 continue;
             };
-            let limit = self.call_limit.unwrap_or_default().as_millis();
+            let limit = limit.as_millis();
             let server = &self.name;
             let why = format!(
                 "the tool `{tool}` of the server `{server}` gave no result within its limit of {limit} ms (callTimeoutMs); it was cancelled"

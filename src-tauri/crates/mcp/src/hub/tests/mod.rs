@@ -1,5 +1,6 @@
 //! A hub between scripted clients and a scripted server, over in-memory pipes.
 
+mod gluts;
 mod life;
 mod listens;
 mod mapping;

@@ -125,7 +125,7 @@ impl World {
             }
             Step::Connect => {
                 self.generation += 1;
-                let (input, received) = server_input();
+                let (input, received, _) = server_input();
                 let (stop, refetch) = (CancellationToken::new(), Arc::new(Notify::new()));
                 let generation = self.generation;
                 let speech = Speech::Initialized { modern: None };
