@@ -27,6 +27,8 @@ const BODY_LIMIT: usize = 32 * 1024 * 1024;
 /// a connection that stays silent for some minutes, and a call may take an hour.
 pub(super) const SILENT_START: Duration = Duration::from_secs(5);
 const JSON: &str = "application/json";
+/// Messages in one body (revision 2025-03-26 alone has more than one).
+const BATCH: usize = 1024;
 
 pub(super) async fn post<E: Endpoints>(
     State(routes): State<Routes<E>>,
@@ -118,6 +120,10 @@ fn messages(body: Bytes) -> Result<Vec<Envelope>, Bytes> {
         .collect();
     match messages {
         Ok(messages) if messages.is_empty() => Err(wrong(INVALID_REQUEST, "an empty batch")),
+        Ok(messages) if messages.len() > BATCH => {
+            let why = format!("a batch of {} messages; at most {BATCH}", messages.len());
+            Err(wrong(INVALID_REQUEST, &why))
+        }
         Ok(messages) if messages.iter().any(|message| message.method() == "initialize") => {
             Err(wrong(INVALID_REQUEST, "`initialize` must not be part of a batch"))
         }

@@ -118,4 +118,7 @@ async fn a_batch_gets_every_answer_on_one_stream() {
     assert_eq!(events[1]["error"]["code"], -32600);
     assert_eq!(events[2]["result"], json!({ "id": 2 }));
     assert_eq!(site.answer(site.post(&session, &json!([note, note]))).await.status, 202);
+    let many = site.answer(site.post(&session, &json!(vec![&note; 1025]))).await;
+    assert_eq!(many.status, 400);
+    assert!(many.json()["error"]["message"].as_str().expect("text").contains("1024"));
 }
