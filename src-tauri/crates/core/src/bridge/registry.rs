@@ -196,6 +196,15 @@ impl Slot {
         }
     }
 
+    /// Another configuration may be what a failed one needed. One that runs, or that is replaced
+    /// anyway, is not touched by it.
+    fn run_if_needed(&mut self) {
+        if self.is_needed() {
+            self.asked = true;
+            self.handle.tell(Input::Start { after: Vec::new(), heard: None });
+        }
+    }
+
     /// Gives it another configuration. The ending is that of the old process, when it is replaced.
     pub fn reconfigure(
         &mut self,
@@ -214,14 +223,11 @@ impl Slot {
         set_terms(&self.handle.hub, &config);
         if std::mem::replace(&mut self.identity, identity).has_process_of(&identity) {
             self.handle.tell(Input::Adopt { config });
+            self.run_if_needed();
             return None;
         }
         let ending = self.handle.end(|ended| Input::Replace { config, deadline, ended });
-        if self.is_needed() {
-            // Of use after a failure only: a server that runs is replaced anyway.
-            self.asked = true;
-            self.handle.tell(Input::Start { after: Vec::new(), heard: None });
-        }
+        self.run_if_needed();
         Some(ending)
     }
 }

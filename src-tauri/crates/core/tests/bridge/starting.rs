@@ -64,6 +64,26 @@ async fn a_missing_command_fails_at_once_and_works_once_it_is_there() {
     world.finish().await;
 }
 
+/// Its message says to give it more time: with more time it starts, and nobody has to ask for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_one_is_started_again_when_it_is_given_more_time() {
+    let world = World::new();
+    let spec = |ms: u64| {
+        let more = json!({ "persistent": true, "startTimeoutMs": ms });
+        world.spec_with("x", &["delay=0.5"], more)
+    };
+    world.bridge.configure(vec![spec(1)]).await;
+    let failed = world.until("x", |view| view.state == ServerState::Failed).await;
+    assert!(failed.error.is_some_and(|why| why.contains("startTimeoutMs")));
+    world.bridge.configure(vec![spec(20_000)]).await;
+    let ready = world.until_ready("x").await;
+    // One that runs is not touched by such a change.
+    world.bridge.configure(vec![spec(30_000)]).await;
+    let still = world.until_ready("x").await;
+    assert_eq!((still.pid, still.restarts), (ready.pid, ready.restarts));
+    world.finish().await;
+}
+
 /// Case 74: the line that says why is there, with the exit code, also after the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_words_of_a_failed_one_are_kept() {
