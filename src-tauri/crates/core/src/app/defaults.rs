@@ -36,6 +36,8 @@ fn default_server(name: &str) -> Option<ServerConfig> {
         "chrome-devtools" => Some(ServerConfig {
             command: Some("npx".into()),
             args: vec!["-y".into(), "chrome-devtools-mcp@latest".into()],
+            // It would report its use to its makers, of which nobody was asked.
+            env: [("CHROME_DEVTOOLS_MCP_NO_USAGE_STATISTICS".into(), "true".into())].into(),
             enabled: chrome_is_installed(),
             persistent: true,
             ..ServerConfig::default()
@@ -73,6 +75,7 @@ mod tests {
         let chrome = default_server("chrome-devtools").unwrap();
         assert!(chrome.persistent);
         assert_eq!(chrome.args, ["-y", "chrome-devtools-mcp@latest"]);
+        assert!(chrome.env.contains_key("CHROME_DEVTOOLS_MCP_NO_USAGE_STATISTICS"));
         let recall = default_server("recall").unwrap();
         assert!(recall.enabled && !recall.persistent);
         assert_eq!(default_server("none"), None);
