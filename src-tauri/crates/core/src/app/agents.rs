@@ -39,7 +39,7 @@ impl App {
         self.still_open()?;
         let (known, _) = self.known_agent(&input.id).await?;
         self.installs().install(known).await?;
-        self.sessions().end_warm(&input.id).await;
+        self.agent_changed(&input.id).await;
         self.known_agent(&input.id).await.map(|(known, found)| self.known_view(&known, found))
     }
 
@@ -153,7 +153,7 @@ impl App {
         self.store()
             .save_agent(AgentRow { id: input.id.clone(), config, saved_at: crate::events::now() })
             .await?;
-        self.sessions().end_warm(&input.id).await;
+        self.agent_changed(&input.id).await;
         self.events().publish(Happening::AgentsChanged {});
         Ok(view(&input.id, &input.config))
     }
@@ -167,9 +167,18 @@ impl App {
         if !self.store().remove_agent(&input.id).await? {
             return Err(Error::not_found(format!("there is no saved agent `{}`", input.id)));
         }
-        self.sessions().end_warm(&input.id).await;
+        self.agent_changed(&input.id).await;
         self.events().publish(Happening::AgentsChanged {});
         Ok(Done::OK)
+    }
+
+    /// Has those follow who would go on with an agent as it was.
+    async fn agent_changed(&self, id: &str) {
+        self.sessions().end_warm(id).await;
+        // One that is gone is started as it was; that says what is missing.
+        if let Ok(agent) = self.agent(Some(id)).await {
+            self.sessions().agent_changed(&agent);
+        }
     }
 
     /// What starts the agent with this id or name; the built-in one for `None`.

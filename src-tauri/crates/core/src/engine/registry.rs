@@ -62,10 +62,20 @@ struct Warm {
     since: Instant,
     /// When its project's folder was made: one that was made anew is another.
     folder: Option<SystemTime>,
+    /// When its program was written: one that was replaced is another.
+    program: Option<SystemTime>,
 }
 
 fn made(folder: &Path) -> Option<SystemTime> {
     std::fs::metadata(folder).ok()?.created().ok()
+}
+
+/// When the program of an agent was written, or its script, as far as they are named by their
+/// paths.
+fn written(key: &EngineKey) -> Option<SystemTime> {
+    let named = std::iter::once(&key.agent.command).chain(key.agent.args.first()).map(Path::new);
+    let files = named.filter(|path| path.is_absolute());
+    files.filter_map(|path| std::fs::metadata(path).ok()?.modified().ok()).max()
 }
 
 /// How long an engine without a session may take to end.
@@ -112,7 +122,8 @@ impl Engines {
             }
             // One that stands in a folder that is not there any more is of no use to anybody.
             let moved = table.retire_warm(|engine, warm, _| {
-                engine.key() == key && warm.folder != made(&key.project)
+                engine.key() == key
+                    && (warm.folder != made(&key.project) || warm.program != written(key))
             });
             self.end_soon(moved);
             let lives = |number: &u64| {
@@ -250,7 +261,8 @@ impl Engines {
             table.started += 1;
             let number = table.started;
             let engine = Engine::new(key.clone(), number, self.parts.clone());
-            let warm = Warm { since: Instant::now(), folder: made(&key.project) };
+            let folder = made(&key.project);
+            let warm = Warm { since: Instant::now(), folder, program: written(key) };
             table.insert(number, engine.clone(), Some(warm));
             (engine, leaving)
         };
@@ -259,12 +271,18 @@ impl Engines {
     }
 
     /// Ends the engines that have waited longer than `longest` for a first session, and those
-    /// above `most`.
-    pub(crate) fn limit_warm(&self, most: usize, longest: Duration) {
+    /// above `most`. Gives back when the next one will have.
+    pub(crate) fn limit_warm(&self, most: usize, longest: Duration) -> Option<Duration> {
         let is_over =
             |_: &Engine, warm: Warm, newer| newer >= most || warm.since.elapsed() >= longest;
-        let leaving = self.table().retire_warm(is_over);
+        let (leaving, next) = {
+            let mut table = self.table();
+            let leaving = table.retire_warm(is_over);
+            let rest = table.engines.values().filter_map(|entry| entry.warm);
+            (leaving, rest.map(|warm| longest.saturating_sub(warm.since.elapsed())).min())
+        };
         self.end_soon(leaving);
+        next
     }
 
     /// Ends those of an agent that is not what it was; returns when they have ended. Engines of
@@ -277,6 +295,14 @@ impl Engines {
             table.retire_warm(|engine, _, _| engine.key().agent.id == agent)
         };
         let deadline = Deadline::after(END_WARM);
+        let endings = leaving.iter().map(|engine| self.stop_unused(engine, deadline));
+        futures::future::join_all(endings).await;
+    }
+
+    /// Ends those of these folders that wait for a first session; returns when they have ended.
+    pub(crate) async fn end_warm_in(&self, projects: &[PathBuf], deadline: Deadline) {
+        let is_there = |engine: &Engine, _, _| projects.contains(&engine.key().project);
+        let leaving = self.table().retire_warm(is_there);
         let endings = leaving.iter().map(|engine| self.stop_unused(engine, deadline));
         futures::future::join_all(endings).await;
     }

@@ -23,7 +23,7 @@ pub(super) enum Claim {
     Queued {
         accepted: PromptAccepted,
         /// Until it is written down.
-        kept: Pin<Box<dyn Future<Output = ()> + Send>>,
+        kept: Pin<Box<dyn Future<Output = Result<()>> + Send>>,
     },
 }
 
@@ -136,6 +136,15 @@ impl Cell {
         let mut inner = self.lock();
         inner.deleted = true;
         self.drop_queue(&mut inner, "the session was deleted before this prompt was sent");
+    }
+
+    /// The same, unless it has turns or prompts: whether it is so now.
+    pub(super) fn mark_unused_deleted(&self) -> bool {
+        let mut inner = self.lock();
+        let has_turns = inner.counters.is_some_and(|counters| counters.turn > 0);
+        let is_unused = inner.state.is_free() && inner.queue.is_empty() && !has_turns;
+        inner.deleted |= is_unused;
+        is_unused
     }
 
     /// Ends a stop.

@@ -1,15 +1,16 @@
 //! What else can be asked of a session: settings, queue, resuming, sign-in, traffic, export.
 
 use super::{
-    EngineRules, LARGEST_PAGE, Sessions,
+    AgentSpec, EngineRules, LARGEST_PAGE, Sessions,
     cell::{Cell, Command},
     export,
     offered::Setting,
-    setting, sign_in,
+    queue, setting, sign_in,
     state::Event,
 };
 use crate::{Error, Result, wire::*};
-use std::sync::Arc;
+use gantry_supervisor::Deadline;
+use std::{path::PathBuf, sync::Arc};
 use tokio::sync::oneshot;
 
 /// Messages of a session's traffic when the caller does not say.
@@ -32,9 +33,27 @@ impl Sessions {
         cell.map_or_else(|_| Vec::new(), |cell| cell.lock().withheld(servers, agent))
     }
 
+    /// An agent is started so from now on: what waits to be sent to it goes there. A back end says
+    /// itself which agent it wants.
+    pub fn agent_changed(&self, agent: &AgentSpec) {
+        for cell in self.cells().values() {
+            let mut inner = cell.lock();
+            if inner.kept.user_id.is_none() {
+                queue::follow(&mut inner.queue, agent);
+            }
+        }
+    }
+
     /// Ends the engines of an agent that wait for a first session: it is not what it was.
     pub async fn end_warm(&self, agent: &str) {
         self.inner.deps.engines.end_warm_of(agent).await;
+    }
+
+    /// Ends the engines that wait for a first session in the folders of these.
+    pub async fn end_warm_beside(&self, sessions: &[SessionView], deadline: Deadline) {
+        let folders: Vec<PathBuf> =
+            sessions.iter().map(|session| PathBuf::from(&session.project)).collect();
+        self.inner.deps.engines.end_warm_in(&folders, deadline).await;
     }
 
     /// Sets mode, model or an option, now and whenever the session is opened again.

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked, at the most and at the least.
+/// How soon it is looked again, at the earliest and at the latest.
 const EVERY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
 
 /// Looks again and again, until the sessions are gone.
@@ -24,11 +24,11 @@ pub(super) async fn run(sessions: Weak<super::Inner>) {
     loop {
         let now: EngineRules = *rules.borrow_and_update();
         let Some(inner) = sessions.upgrade() else { return };
-        inner.deps.engines.limit_warm(now.most_warm(), now.longest_warm());
-        if let Some(idle) = now.idle {
-            park_idle(&super::Sessions { inner }, idle);
-        }
-        let pause = (now.longest_warm() / 4).clamp(EVERY.0, EVERY.1);
+        let warm = inner.deps.engines.limit_warm(now.most_warm(), now.longest_warm());
+        let used = now.idle.map(|idle| park_idle(&super::Sessions { inner }, idle));
+        // One that begins to rest now is not due before that.
+        let usual = now.longest_warm().min(EVERY.1);
+        let pause = usual.min(warm.unwrap_or(usual)).min(used.unwrap_or(usual)).max(EVERY.0);
         tokio::select! {
             biased;
             () = scope.cancelled() => return,
@@ -39,16 +39,22 @@ pub(super) async fn run(sessions: Weak<super::Inner>) {
     }
 }
 
-/// An engine is idle when all its sessions are.
-fn park_idle(sessions: &super::Sessions, idle: Duration) {
+/// An engine is idle when all its sessions are. Gives back when the next one may have been so
+/// for too long.
+fn park_idle(sessions: &super::Sessions, idle: Duration) -> Duration {
+    let mut next = idle;
     let cells: HashMap<String, Arc<Cell>> =
         sessions.cells().iter().map(|(id, cell)| (id.clone(), cell.clone())).collect();
     for (engine, members) in sessions.inner.deps.engines.all() {
         let members: Vec<&Arc<Cell>> = members.iter().filter_map(|id| cells.get(id)).collect();
-        let rest = |cell: &&Arc<Cell>| cell.idle_for().is_some_and(|span| span >= idle);
-        if members.is_empty() || !members.iter().all(rest) {
+        let rests = || members.iter().map(|cell| cell.idle_for());
+        let Some(rest) = rests().min().flatten() else { continue };
+        if rest < idle {
+            next = next.min(idle - rest);
             continue;
         }
+        // It is asked again when it has not ended by then.
+        next = next.min(idle / 4);
         tracing::info!(
             engine = engine.key().agent.id,
             sessions = members.len(),
@@ -60,4 +66,5 @@ fn park_idle(sessions: &super::Sessions, idle: Duration) {
             let _ = cell.mailbox().try_send(Command::Park(idle));
         }
     }
+    next
 }

@@ -263,8 +263,10 @@ impl Sessions {
             Claim::Queued { accepted, kept } => {
                 // The actor may never have been started.
                 cell.mailbox();
-                kept.await;
-                Ok(accepted)
+                match kept.await {
+                    Err(error) if cell.refuse_queued(&accepted.turn) => Err(error),
+                    _ => Ok(accepted),
+                }
             }
             Claim::Next(job) => {
                 self.command(&cell, Command::Prompt(job)).await?;
@@ -361,6 +363,18 @@ impl Sessions {
         };
         self.inner.deps.store.save_session(row).await?;
         Ok(cell.view())
+    }
+
+    /// Forgets it, unless anything was asked in it or waits to be.
+    ///
+    /// # Errors
+    /// Not found; it is used.
+    pub async fn delete_unused(&self, session: &str, deadline: Deadline) -> Result<()> {
+        if self.cell(session)?.mark_unused_deleted() {
+            self.delete(session, deadline).await
+        } else {
+            Err(Error::busy("the session is used"))
+        }
     }
 
     /// Stops it and forgets it.

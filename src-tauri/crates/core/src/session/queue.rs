@@ -1,6 +1,7 @@
 //! Prompts that wait for the running turn: seen, changed, dropped, sent now.
 
 use super::{
+    AgentSpec,
     cell::{Cell, Inner, Job},
     state::{CANCELLED, Event},
 };
@@ -10,6 +11,7 @@ use crate::{
 };
 use gantry_store::QueuedRow;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 
 impl Inner {
     /// As others see it.
@@ -39,7 +41,10 @@ impl Inner {
 impl Cell {
     /// Writes down a prompt that waits, so that it outlives the program. Asked for under the
     /// session's lock, so that the order of the writes is that of the changes.
-    pub(super) fn keep_queued(&self, job: &Job) -> impl Future<Output = ()> + Send + use<> {
+    ///
+    /// # Errors
+    /// The store refuses.
+    pub(super) fn keep_queued(&self, job: &Job) -> impl Future<Output = Result<()>> + Send + use<> {
         let kept = self.deps.store.keep_queued(QueuedRow {
             turn: job.turn.clone(),
             session_id: self.id.clone(),
@@ -47,25 +52,37 @@ impl Cell {
             request_id: job.prompt.request_id.clone(),
             at: job.at,
         });
-        async move {
-            if let Err(error) = kept.await {
-                // It is sent all the same; only a crash would lose it.
-                tracing::error!(%error, "a prompt that waits was not stored");
-            }
-        }
+        async move { Ok(kept.await?) }
+    }
+
+    /// It could not be written down, so it is not taken: `false` when it is on its way already.
+    pub(super) fn refuse_queued(&self, turn: &str) -> bool {
+        let mut inner = self.lock();
+        let Ok(place) = inner.place(turn) else { return false };
+        inner.queue.remove(place);
+        self.announce(&inner);
+        true
     }
 
     /// Gives a queued prompt another text.
     pub(super) async fn edit_queued(&self, turn: &str, text: &str) -> Result<()> {
-        self.change_queued(turn, text)?.await;
-        Ok(())
+        let (before, kept) = self.change_queued(turn, text)?;
+        let done = kept.await;
+        if done.is_err() {
+            let mut inner = self.lock();
+            if let Ok(place) = inner.place(turn) {
+                inner.queue[place].prompt.content = before;
+                self.announce(&inner);
+            }
+        }
+        done
     }
 
     fn change_queued(
         &self,
         turn: &str,
         text: &str,
-    ) -> Result<impl Future<Output = ()> + Send + use<>> {
+    ) -> Result<(Vec<Value>, impl Future<Output = Result<()>> + Send + use<>)> {
         let mut inner = self.lock();
         let place = inner.place(turn)?;
         let content = &mut inner.queue[place].prompt.content;
@@ -73,13 +90,14 @@ impl Cell {
         if text.trim().is_empty() && content.iter().all(is_text) {
             return Err(Error::invalid("text: the prompt would be empty; drop it instead"));
         }
+        let before = content.clone();
         content.retain(|block| !is_text(block));
         if !text.trim().is_empty() {
             content.insert(0, json!({ "type": "text", "text": text }));
         }
         let kept = self.keep_queued(&inner.queue[place]);
         self.announce(&inner);
-        Ok(kept)
+        Ok((before, kept))
     }
 
     /// Takes a queued prompt out. It leaves no trace in the history: whoever wrote it took it
@@ -113,6 +131,8 @@ impl Cell {
             inner.queue.push_front(job);
         }
         let before = inner.state.clone();
+        // The turn before it may still be on its way to the agent.
+        inner.interrupt.cancel();
         self.apply(&mut inner, Event::Cancel);
         if inner.state == before {
             self.announce(&inner);
@@ -120,6 +140,12 @@ impl Cell {
         self.wake.notify_one();
         Ok(())
     }
+}
+
+/// Their agent is started otherwise from now on: prompts that wait for it go to that.
+pub(super) fn follow(queue: &mut VecDeque<Job>, agent: &AgentSpec) {
+    let asked = queue.iter_mut().filter_map(|job| job.prompt.agent.as_mut());
+    asked.filter(|asked| asked.id == agent.id).for_each(|asked| asked.clone_from(agent));
 }
 
 /// Whether a prompt brings other servers or another agent than the session will have when its

@@ -13,4 +13,5 @@ mod settings;
 mod stopping;
 mod stress;
 mod turns;
+mod waiting;
 mod world;

@@ -264,6 +264,14 @@ async fn a_warm_engine_waits_for_the_next_session_and_no_longer_than_it_may() {
     world.turn(&other, "say three").await;
     stop(&other).await;
     world.until("a warm engine", || waits(&world)).await;
+    // Their owner ends all that is his.
+    let deadline = Deadline::after(Duration::from_secs(8));
+    world.sessions.end_warm_beside(&[world.view(&other)], deadline).await;
+    assert!(world.sessions.engines().is_empty());
+    world.no_survivors().await;
+    world.turn(&other, "say four").await;
+    stop(&other).await;
+    world.until("a warm engine", || waits(&world)).await;
     world.sessions.set_rules(EngineRules { idle: Some(Duration::from_millis(200)), ..rules });
     world.until("its end", || world.sessions.engines().is_empty()).await;
     world.no_survivors().await;

@@ -32,7 +32,7 @@ pub fn soon(span: Duration) -> Deadline {
     Deadline::after(span)
 }
 
-fn python() -> PathBuf {
+pub fn python() -> PathBuf {
     // Not a shim of a version manager, which would be a shell around it.
     let usual = PathBuf::from("/usr/bin/python3");
     if usual.exists() { usual } else { "python3".into() }
@@ -139,6 +139,11 @@ impl World {
             bystander,
             _turn: turn,
         }
+    }
+
+    /// The file of its store.
+    pub fn database(&self) -> PathBuf {
+        self.dir.path().join("gantry.db")
     }
 
     fn script(&self, name: &str) -> String {

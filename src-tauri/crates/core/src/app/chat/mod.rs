@@ -158,7 +158,8 @@ impl App {
         let page = SessionHistory { session: session.to_owned(), before: None, limit: Some(1) };
         let is_unused =
             self.sessions().history(page).await.is_ok_and(|history| history.turns.is_empty());
-        is_unused && self.sessions().delete(session, Deadline::after(STOP_BUDGET)).await.is_ok()
+        is_unused
+            && self.sessions().delete_unused(session, Deadline::after(STOP_BUDGET)).await.is_ok()
     }
 
     /// Whether an engine runs for a user's project, and whether it works.
@@ -181,11 +182,9 @@ impl App {
     pub async fn agent_stop(&self, target: ChatTarget) -> Result<AgentStopped> {
         let (user, project) = target.project()?;
         let deadline = Deadline::after(STOP_BUDGET);
-        let running: Vec<_> = self
-            .sessions_in(user, project)
-            .into_iter()
-            .filter(|session| session.state != SessionState::Stopped)
-            .collect();
+        let all = self.sessions_in(user, project);
+        let running: Vec<_> =
+            all.iter().filter(|session| session.state != SessionState::Stopped).collect();
         let stops = running.iter().map(|session| self.sessions().stop(&session.id, deadline));
         let mut stopped = 0;
         for result in futures::future::join_all(stops).await {
@@ -196,6 +195,7 @@ impl App {
                 Err(error) => return Err(error),
             }
         }
+        self.sessions().end_warm_beside(&all, deadline).await;
         Ok(AgentStopped {
             success: true,
             message: match stopped {
