@@ -61,6 +61,9 @@ struct State {
     /// What members asked of the client: our id → whose it is and its id there.
     asked: HashMap<u64, (usize, String)>,
     tables: HashMap<List, Arc<Table>>,
+    /// Every name that a table had, and whose it was then. A name that two servers share is
+    /// changed when the second one comes; who was listed the old one may still use it.
+    listed: HashMap<(List, String), (usize, String)>,
     /// Subscriptions and calls that were routed: raw id → member, to find it for a cancel.
     routed: HashMap<String, usize>,
     /// Requests that were cancelled before it was known whose they are.
@@ -198,7 +201,9 @@ impl Aggregate {
                 // It may belong to one that is still starting.
                 inner.settled().await;
                 let table = inner.table(list).await;
-                if !inner.forward(&message, list, &table) {
+                if !inner.forward(&message, list, &table)
+                    && !inner.forward_as_listed(&message, list)
+                {
                     inner.unknown(&message).await;
                 }
             }),
@@ -403,6 +408,19 @@ impl Inner {
         let Some((_, raw)) = named(message) else { return false };
         let Some(name) = frame::string(raw) else { return false };
         let Some((index, original)) = table.find(&name) else { return false };
+        self.forward_to(index, original, message, list)
+    }
+
+    /// The same for a name of an earlier table.
+    fn forward_as_listed(&self, message: &Envelope, list: List) -> bool {
+        let name = named(message).and_then(|(_, raw)| frame::string(raw));
+        let owner = name.and_then(|name| self.state().listed.get(&(list, name)).cloned());
+        owner.is_some_and(|(index, original)| self.forward_to(index, &original, message, list))
+    }
+
+    fn forward_to(&self, index: usize, original: &String, message: &Envelope, list: List) -> bool {
+        let Some((_, raw)) = named(message) else { return false };
+        let Some(name) = frame::string(raw) else { return false };
         let id = message.id().unwrap_or("null");
         self.note_subscription(message.method(), &name);
         let line = if list.is_renamed() && *original != name {
@@ -465,9 +483,14 @@ impl Inner {
         let names: Vec<&str> = self.members.iter().map(|member| member.name.as_str()).collect();
         let parts = parts.into_iter().map(|(items, _)| items).collect();
         let table = Arc::new(merge::merge(list, &names, parts));
-        if complete {
-            self.state().tables.insert(list, table.clone());
+        let mut state = self.state();
+        if list.is_renamed() {
+            table.note(list, &mut state.listed);
         }
+        if complete {
+            state.tables.insert(list, table.clone());
+        }
+        drop(state);
         table
     }
 

@@ -74,6 +74,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// Puts whose names these are into `listed`, in the place of what was there.
+    pub fn note(&self, list: List, listed: &mut HashMap<(List, String), (usize, String)>) {
+        let owners = self.owners.iter();
+        listed.extend(owners.map(|(name, owner)| ((list, name.clone()), owner.clone())));
+    }
+
     pub fn find(&self, name: &str) -> Option<(usize, &String)> {
         self.owners.get(name).map(|(index, original)| (*index, original))
     }

@@ -185,8 +185,15 @@ async fn the_quick_ones_are_there_at_once_and_the_late_one_is_announced() {
     assert!(begun.elapsed() < Duration::from_secs(2), "an agent waits no longer");
     let _right = RIGHT.connect(&pair.hubs[1], 1).await;
     while pair.peer.next().await["method"] != "notifications/tools/list_changed" {}
+    // Both have it now; who was listed it by its own name means the one that was there then.
+    let call = pair.ask("tools/call", json!({ "name": "echo" })).await;
+    assert_eq!(call["result"]["by"], "left", "{call}");
     let list = pair.ask("tools/list", json!({})).await;
     assert_eq!(names(&list, "tools", "name").len(), 8);
+    let call = pair.ask("tools/call", json!({ "name": "right__echo" })).await;
+    assert_eq!(call["result"]["by"], "right");
+    let call = pair.ask("tools/call", json!({ "name": "echo" })).await;
+    assert_eq!(call["result"]["by"], "left");
     // One that goes for good keeps its place in the list and says at a call what is wrong.
     pair.hubs[1].announce_down("exited with code 1", false);
     let list = pair.ask("tools/list", json!({})).await;
