@@ -22,14 +22,36 @@ use gantry_core::{
     logging,
     programs::Programs,
 };
-use std::{process::ExitCode, sync::LazyLock, time::Instant};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::LazyLock, time::Instant};
 
 /// When the program began.
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
+const USAGE: &str = "\
+usage: gantry-desktop [--data-dir FOLDER] [--hidden]
+
+  --data-dir FOLDER   where Gantry keeps its data; else $GANTRY_DATA_DIR, else the platform's place
+  --hidden            start in the tray, without a window
+  --version           say which version this is";
+
 fn main() -> ExitCode {
     LazyLock::force(&STARTED);
-    match life() {
+    let asked = match Asked::read(std::env::args_os().skip(1)) {
+        Ok(asked) => asked,
+        Err(why) => {
+            eprintln!("gantry-desktop: {why}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if asked.help {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    if asked.version {
+        println!("gantry-desktop {}", gantry_core::VERSION);
+        return ExitCode::SUCCESS;
+    }
+    match life(&asked) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("gantry: the desktop program could not run: {error:#}");
@@ -42,12 +64,12 @@ fn main() -> ExitCode {
 }
 
 /// From start to end. Returns the exit code.
-fn life() -> anyhow::Result<u8> {
+fn life(asked: &Asked) -> anyhow::Result<u8> {
     windows::prepare_environment();
     // Fails only when a provider is there already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
-    let data = DataDir::choose(asked_data_dir().as_deref())
+    let data = DataDir::choose(asked.data_dir.as_deref())
         .context("there is no data directory; set GANTRY_DATA_DIR")?;
     data.create()?;
     logging::start(&data);
@@ -72,28 +94,65 @@ fn life() -> anyhow::Result<u8> {
         return Err(error);
     }
 
-    let code = shell::run(tauri, app, &runtime, asked_hidden());
+    let code = shell::run(tauri, app, &runtime, asked.hidden);
     drop(entered);
     // Nothing of ours runs any more; what a library left on a thread does not keep us.
     runtime.shutdown_background();
     Ok(code)
 }
 
-/// `--hidden`: as the desktop starts us at a login.
-fn asked_hidden() -> bool {
-    std::env::args_os().skip(1).any(|argument| argument == autostart::HIDDEN)
+/// What the command line says.
+#[derive(Debug, Default, PartialEq)]
+struct Asked {
+    data_dir: Option<PathBuf>,
+    /// As the desktop starts us at a login.
+    hidden: bool,
+    help: bool,
+    version: bool,
 }
 
-/// `--data-dir D` or `--data-dir=D`.
-fn asked_data_dir() -> Option<std::path::PathBuf> {
-    let mut arguments = std::env::args_os().skip(1);
-    while let Some(argument) = arguments.next() {
-        if argument == "--data-dir" {
-            return arguments.next().map(Into::into);
+impl Asked {
+    /// # Errors
+    /// What is not understood: a typing error in `--data-dir` must not open the usual folder.
+    fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut asked = Self::default();
+        let mut arguments = arguments.into_iter();
+        let data_dir = |folder: Option<OsString>| {
+            let folder = folder.filter(|folder| !folder.is_empty());
+            folder.map(PathBuf::from).ok_or("--data-dir needs a folder".to_owned())
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.to_string_lossy().as_ref() {
+                "--data-dir" => asked.data_dir = Some(data_dir(arguments.next())?),
+                autostart::HIDDEN => asked.hidden = true,
+                "--help" | "-h" => asked.help = true,
+                "--version" | "-V" => asked.version = true,
+                // The Finder of macOS says so which process it starts.
+                text if text.starts_with("-psn_") => {}
+                text => match text.strip_prefix("--data-dir=") {
+                    Some(folder) => asked.data_dir = Some(data_dir(Some(folder.into()))?),
+                    None => return Err(format!("`{text}` is not understood")),
+                },
+            }
         }
-        if let Some(value) = argument.to_str().and_then(|text| text.strip_prefix("--data-dir=")) {
-            return Some(value.into());
+        Ok(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_is_read_and_the_rest_refused() {
+        let read = |line: &str| Asked::read(line.split_whitespace().map(Into::into));
+        let in_a = |hidden| Asked { data_dir: Some("/a".into()), hidden, ..Asked::default() };
+        assert_eq!(read(""), Ok(Asked::default()));
+        assert_eq!(read("--data-dir /a"), Ok(in_a(false)));
+        assert_eq!(read("--hidden --data-dir=/a"), Ok(in_a(true)));
+        assert!(read("--help").is_ok_and(|asked| asked.help));
+        for wrong in ["--datadir /a", "--data-dir", "--data-dir=", "/a", "--bogus"] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
-    None
 }
