@@ -81,7 +81,7 @@ export const en = {
   'settings.agents': 'Agents',
   'settings.agentsWhat': 'An agent is any program that speaks ACP, the Agent Client Protocol.',
   'settings.about': 'About',
-  'settings.aboutWhat': 'Gantry runs AI agents on your own computer and keeps their tools ready. It sends nothing anywhere by itself.',
+  'settings.aboutWhat': 'Gantry runs AI agents on your own computer and keeps their tools ready. Gantry itself sends nothing anywhere; what agents and tool servers do is up to them.',
   'settings.licence': 'Apache License 2.0',
   'settings.protocols': 'Speaks ACP 1 with agents, and MCP 2024-11-05 to 2026-07-28 with servers.',
   'settings.parts': 'Built with',

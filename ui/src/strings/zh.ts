@@ -79,7 +79,7 @@ export const zh: Texts = {
   'settings.agents': '智能体',
   'settings.agentsWhat': '智能体是任何支持 ACP（Agent Client Protocol）的程序。',
   'settings.about': '关于',
-  'settings.aboutWhat': 'Gantry 在您自己的电脑上运行 AI 智能体，并让它们的工具随时可用。它自己不会向任何地方发送数据。',
+  'settings.aboutWhat': 'Gantry 在您自己的电脑上运行 AI 智能体，并让它们的工具随时可用。Gantry 自己不会向任何地方发送数据；智能体和工具服务器做什么由它们决定。',
   'settings.licence': 'Apache 许可证 2.0',
   'settings.protocols': '与智能体使用 ACP 1，与服务器使用 MCP 2024-11-05 至 2026-07-28。',
   'settings.parts': '使用的开源组件',
