@@ -158,6 +158,9 @@ pub async fn open_data_folder(tauri: AppHandle, app: State<'_, App>) -> Result<(
 
 /// The page is on the screen, with the state of the core: from now on it can be used.
 #[tauri::command]
-pub fn shown() {
-    tracing::info!(ms = crate::STARTED.elapsed().as_millis(), "the window can be used");
+pub fn shown(app: State<'_, App>) {
+    // A page that comes while Gantry ends is of no use any more; the log has its last line.
+    if !app.shutdown().is_requested() {
+        tracing::info!(ms = crate::STARTED.elapsed().as_millis(), "the window can be used");
+    }
 }
