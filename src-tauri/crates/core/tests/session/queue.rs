@@ -8,20 +8,14 @@ use gantry_supervisor::Deadline;
 use serde_json::json;
 use std::time::Duration;
 
-async fn queue(world: &World, session: &str, text: &str) -> String {
-    let mut prompt = World::prompt_of(text);
-    prompt.queue = true;
-    world.sessions.prompt(session, prompt).await.unwrap().turn
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_prompts_are_seen_changed_dropped_and_sent_now() {
     let world = World::new().await;
     let session = world.create("http", Vec::new()).await;
     let running = world.prompt(&session, "hang").await;
-    let one = queue(&world, &session, "say one").await;
-    let two = queue(&world, &session, "say two").await;
-    let three = queue(&world, &session, "say three").await;
+    let one = world.queue(&session, "say one").await;
+    let two = world.queue(&session, "say two").await;
+    let three = world.queue(&session, "say three").await;
     let texts = |view: &SessionView| view.queue.iter().map(|q| q.text.clone()).collect::<Vec<_>>();
     assert_eq!(texts(&world.view(&session)), ["say one", "say two", "say three"]);
 
@@ -377,7 +371,7 @@ async fn what_waits_is_not_sent_when_the_session_is_deleted_or_gantry_ends() {
     let kept = world.create("http", Vec::new()).await;
     for session in [&deleted, &kept] {
         world.prompt(session, "hang").await;
-        queue(&world, session, "say never").await;
+        world.queue(session, "say never").await;
     }
     world.sessions.delete(&deleted, soon(Duration::from_secs(5))).await.unwrap();
     let world = world.restarted().await;

@@ -6,16 +6,6 @@ use gantry_core::{ErrorCode, session::EngineRules, wire::*};
 use serde_json::json;
 use std::{os::unix::fs::PermissionsExt, process::Command, time::Duration};
 
-async fn queue(world: &World, session: &str, text: &str) -> String {
-    world.sessions.prompt(session, queued(text)).await.unwrap().turn
-}
-
-fn queued(text: &str) -> gantry_core::session::Prompt {
-    let mut prompt = World::prompt_of(text);
-    prompt.queue = true;
-    prompt
-}
-
 fn sent(world: &World) -> Vec<String> {
     let prompts = world.got("session/prompt");
     prompts.iter().map(|got| got["prompt"][0]["text"].as_str().unwrap().to_owned()).collect()
@@ -28,7 +18,7 @@ async fn send_now_takes_the_place_of_a_prompt_that_is_on_its_way() {
     let first = world.try_prompt(&session, "hang");
     let second = async {
         world.until_state(&session, SessionState::Starting).await;
-        let turn = queue(&world, &session, "say two").await;
+        let turn = world.queue(&session, "say two").await;
         let at = QueuedTurn { session: session.clone(), turn: turn.clone() };
         world.sessions.send_queued(&at).unwrap();
         turn
@@ -53,7 +43,7 @@ async fn a_session_in_which_something_waits_is_not_unused() {
     };
     let second = async {
         world.until_state(&session, SessionState::Starting).await;
-        let turn = queue(&world, &session, "say two").await;
+        let turn = world.queue(&session, "say two").await;
         world.sessions.cancel(&session).await.unwrap();
         turn
     };
@@ -78,7 +68,7 @@ async fn a_prompt_that_waits_goes_to_its_agent_as_that_is_then() {
     {
         let session = world.create_with(|new| new.user_id.clone_from(&user)).await;
         world.prompt(&session, "hang").await;
-        let mut prompt = queued("say two");
+        let mut prompt = World::queued("say two");
         prompt.agent = Some(world.agent("http"));
         let turn = world.sessions.prompt(&session, prompt).await.unwrap().turn;
         world.sessions.agent_changed(&changed);
@@ -126,7 +116,7 @@ async fn a_prompt_that_cannot_be_kept_is_not_taken() {
     let world = World::new().await;
     let session = world.create("http", Vec::new()).await;
     let running = world.prompt(&session, "hang").await;
-    let kept = queue(&world, &session, "say one").await;
+    let kept = world.queue(&session, "say one").await;
     let refuse = "import sqlite3, sys\n\
                   base = sqlite3.connect(sys.argv[1])\n\
                   for what in 'insert', 'update':\n \
@@ -136,7 +126,7 @@ async fn a_prompt_that_cannot_be_kept_is_not_taken() {
     let script = Command::new(python()).args(["-c", refuse]).arg(world.database()).output();
     let script = script.unwrap();
     assert!(script.status.success(), "{}", String::from_utf8_lossy(&script.stderr));
-    let refused = world.sessions.prompt(&session, queued("say two")).await.unwrap_err();
+    let refused = world.sessions.prompt(&session, World::queued("say two")).await.unwrap_err();
     assert!(refused.message.contains("no room"), "{}", refused.message);
     let edit = QueueEdit { session: session.clone(), turn: kept.clone(), text: "say zwei".into() };
     let refused = world.sessions.edit_queued(&edit).await.unwrap_err();

@@ -228,6 +228,16 @@ impl World {
         }
     }
 
+    /// The same, which waits when a turn runs.
+    pub fn queued(text: &str) -> Prompt {
+        Prompt { queue: true, ..Self::prompt_of(text) }
+    }
+
+    /// The turn of a prompt that waits.
+    pub async fn queue(&self, session: &str, text: &str) -> String {
+        self.sessions.prompt(session, Self::queued(text)).await.unwrap().turn
+    }
+
     pub async fn try_prompt(&self, session: &str, text: &str) -> Result<PromptAccepted> {
         tokio::time::timeout(LIMIT, self.sessions.prompt(session, Self::prompt_of(text)))
             .await
