@@ -205,8 +205,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = connection(stream, router.clone(), phase.clone());
-                scope.spawn("connection", at_once(connection));
+                scope.spawn("connection", connection(stream, router.clone(), phase.clone()));
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
@@ -222,11 +221,15 @@ fn is_the_clients(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-pub(crate) async fn connection(
+pub(crate) fn connection(
     stream: TcpStream,
     router: Router,
-    mut phase: watch::Receiver<Phase>,
-) {
+    phase: watch::Receiver<Phase>,
+) -> impl Future<Output = ()> + Send {
+    at_once(converse(stream, router, phase))
+}
+
+async fn converse(stream: TcpStream, router: Router, mut phase: watch::Receiver<Phase>) {
     // Without it, an answer in two pieces waits 40 ms for the client's acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("TCP_NODELAY could not be set: {error}");
@@ -343,7 +346,7 @@ mod tests {
             while client.read(&mut answers).await.expect("read") > 0 {}
         };
         tokio::select! {
-            () = at_once(connection(stream, router, phase)) => panic!("it ended"),
+            () = connection(stream, router, phase) => panic!("it ended"),
             () = reading => panic!("it was closed"),
             ended = tokio::time::timeout(Duration::from_secs(20), others) => ended.expect("served"),
         }

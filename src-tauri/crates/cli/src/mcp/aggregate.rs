@@ -405,25 +405,28 @@ impl Inner {
 
     /// Sends a request to whom the table says it belongs; `false` when it says nothing.
     fn forward(&self, message: &Envelope, list: List, table: &Table) -> bool {
-        let Some((_, raw)) = named(message) else { return false };
-        let Some(name) = frame::string(raw) else { return false };
-        let Some((index, original)) = table.find(&name) else { return false };
-        self.forward_to(index, original, message, list)
+        let owner = |name: &str| table.find(name).map(|(index, own)| (index, own.clone()));
+        self.forward_to(owner, message, list)
     }
 
     /// The same for a name of an earlier table.
     fn forward_as_listed(&self, message: &Envelope, list: List) -> bool {
-        let name = named(message).and_then(|(_, raw)| frame::string(raw));
-        let owner = name.and_then(|name| self.state().listed.get(&(list, name)).cloned());
-        owner.is_some_and(|(index, original)| self.forward_to(index, &original, message, list))
+        let owner = |name: &str| self.state().listed.get(&(list, name.to_owned())).cloned();
+        self.forward_to(owner, message, list)
     }
 
-    fn forward_to(&self, index: usize, original: &String, message: &Envelope, list: List) -> bool {
+    fn forward_to(
+        &self,
+        owner: impl FnOnce(&str) -> Option<(usize, String)>,
+        message: &Envelope,
+        list: List,
+    ) -> bool {
         let Some((_, raw)) = named(message) else { return false };
         let Some(name) = frame::string(raw) else { return false };
+        let Some((index, original)) = owner(&name) else { return false };
         let id = message.id().unwrap_or("null");
         self.note_subscription(message.method(), &name);
-        let line = if list.is_renamed() && *original != name {
+        let line = if list.is_renamed() && original != name {
             let original = json!(original).to_string();
             frame::splice(&message.line, &mut [(message.span(raw), &original)])
         } else {

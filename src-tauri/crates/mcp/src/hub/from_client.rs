@@ -1,12 +1,11 @@
 //! What a client says: answered here, passed on, held, or refused.
 
 use super::{
-    listen::too_many_resources,
     modern::GUESSED_CAPABILITIES,
     rounds::{self, Round},
     state::{
         Answer, Call, Caller, ClientKey, Due, Effects, FIRST_LIST_WAIT, ForModern, Link,
-        OPEN_REQUESTS, RESOURCES, Speech, State, cancelled, refusal,
+        OPEN_REQUESTS, Speech, State, cancelled, refusal,
     },
 };
 use crate::{
@@ -336,13 +335,13 @@ impl State {
             edits.push((message.span(token), &number));
         }
         let level;
-        let before = (self.clients.get(&key).and_then(|client| client.level), self.told_level);
+        let mut levels_before = None;
         if method == "logging/setLevel"
             && let Some(raw) = message.param(&["level"])
             && let Some(index) = modern::level(raw)
         {
             if let Some(client) = self.clients.get_mut(&key) {
-                client.level = Some(index);
+                levels_before = Some((client.level.replace(index), self.told_level));
             }
             // The server has one level for all: the most talkative one that anybody wants.
             // What a client did not ask for is left out on the way to it.
@@ -354,15 +353,14 @@ impl State {
         let mut subscribes = None;
         if method == "resources/subscribe"
             && let (Some(uri), Some(client)) = (uri, self.clients.get_mut(&key))
-            && !client.subscriptions.contains(&uri)
         {
-            if client.resources() >= RESOURCES {
-                let why = too_many_resources();
-                let line = frame::error(id, INVALID_PARAMS, &why, None).freeze();
-                return self.deliver(key, line, Some(id.to_owned()), true, effects);
+            match client.subscribe(&uri) {
+                Ok(is_new) => subscribes = is_new.then_some(uri),
+                Err(why) => {
+                    let line = frame::error(id, INVALID_PARAMS, &why, None).freeze();
+                    return self.deliver(key, line, Some(id.to_owned()), true, effects);
+                }
             }
-            client.subscriptions.insert(uri.clone());
-            subscribes = Some(uri);
         }
         let answer = answer_of(message, meta, modern, speech);
         if let Answer::ForModern(modern) = &answer {
@@ -370,9 +368,10 @@ impl State {
         }
         let room = self.calls.len() < OPEN_REQUESTS;
         if !room || !self.write(frame::splice(&message.line, &mut edits)) {
-            self.told_level = before.1;
             if let Some(client) = self.clients.get_mut(&key) {
-                client.level = before.0;
+                if let Some((level, told)) = levels_before {
+                    (client.level, self.told_level) = (level, told);
+                }
                 subscribes.inspect(|uri| _ = client.subscriptions.remove(uri));
             }
             let line = self.unavailable(id, "its input is full").freeze();

@@ -4,10 +4,7 @@
 //! initialised is asked once, with the first such request, whether it takes them as they are;
 //! else they are translated: their `_meta` is taken off, and what a result lacks is added.
 
-use super::{
-    listen::too_many_resources,
-    state::{Answer, Call, Caller, ClientKey, Effects, ForModern, Link, RESOURCES, Speech, State},
-};
+use super::state::{Answer, Call, Caller, ClientKey, Effects, ForModern, Link, Speech, State};
 use crate::{
     Envelope, Kind,
     frame::{self, INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY},
@@ -213,11 +210,9 @@ impl State {
                     return Some(frame::error(id, frame::INVALID_PARAMS, why, None).freeze());
                 };
                 if method == "resources/subscribe" {
-                    if client.resources() >= RESOURCES && !client.subscriptions.contains(&uri) {
-                        let why = too_many_resources();
+                    if let Err(why) = client.subscribe(&uri) {
                         return Some(frame::error(id, frame::INVALID_PARAMS, &why, None).freeze());
                     }
-                    client.subscriptions.insert(uri);
                 } else {
                     client.subscriptions.remove(&uri);
                 }

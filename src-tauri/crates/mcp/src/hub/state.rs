@@ -3,7 +3,7 @@
 use super::{
     HubOptions, Phase,
     input::ServerInput,
-    listen::Filter,
+    listen::{Filter, too_many_resources},
     rounds::{Asking, Round},
 };
 use crate::{
@@ -118,6 +118,20 @@ impl Attached {
     pub fn resources(&self) -> usize {
         let listened = self.listens.values().map(|filter| filter.resources.len()).sum::<usize>();
         self.subscriptions.len() + listened
+    }
+
+    /// Notes that it wants to hear of a resource; whether it did not before.
+    ///
+    /// # Errors
+    /// It wants to hear of too many.
+    pub fn subscribe(&mut self, uri: &str) -> Result<bool, String> {
+        if self.subscriptions.contains(uri) {
+            return Ok(false);
+        }
+        if self.resources() >= RESOURCES {
+            return Err(too_many_resources());
+        }
+        Ok(self.subscriptions.insert(uri.to_owned()))
     }
 
     /// Whether a request of its with this id (raw) has no answer yet.
